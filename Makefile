@@ -1,0 +1,54 @@
+# Everything runs in .venv, which is made here and holds all that is needed; only python3 and make must be there.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow lint bench docs clean
+
+help:
+	@echo "make install    make $(VENV) and install the package with its tools (again only when pyproject.toml changed)"
+	@echo "make demo       train on handwritten digits, then on the problem with a known exact solution"
+	@echo "make test       lint, then the whole suite but the slow tests"
+	@echo "make test-slow  the slow tests alone"
+	@echo "make lint       ruff, mypy, import-linter"
+	@echo "make bench      the benchmarks"
+	@echo "make docs       the reference from the docstrings, into build/docs"
+	@echo "make clean      remove builds and caches (not $(VENV))"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml setup.cfg
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed, $(PYTHON) is older: make install PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --editable ".[dev]"
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/meanfield-pde demo
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# lint first: the summary line of pytest is the last thing to be read
+test: lint
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -q -m slow $(PYTEST_ARGS)
+
+bench: $(STAMP)
+	$(BIN)/meanfield-pde bench
+
+docs: $(STAMP)
+	$(PIP) install --quiet --editable ".[docs]"
+	$(BIN)/pdoc --output-directory build/docs meanfield_pde
+
+clean:
+	rm -rf build dist meanfield_pde.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov
+	find meanfield_pde tests benchmarks data -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,1 @@
+"""The mean-field equations on grids: one file an unknown."""

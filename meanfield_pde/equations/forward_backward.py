@@ -1,0 +1,157 @@
+"""One block of sequences through the layers and back: mu forward, p backward by the dual of the steps taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.mu_continuity import Stage, Transport, courant_rate, evaluate, step
+from meanfield_pde.equations.p_transport import dual_of, step_transpose
+from meanfield_pde.errors import NotFiniteError
+from meanfield_pde.model.field import AssembledField
+
+# a layer is redone with smaller steps when V grew so much in it that the Courant number went beyond this
+OVERSHOOT = 1.1
+
+
+class LayerPath(NamedTuple):
+    """The steps of one layer: their length, mu before each, and their stages when these are kept."""
+
+    dt: float
+    starts: list[FloatArray]
+    stages: list[tuple[Stage, ...]] | None
+
+
+class Path(NamedTuple):
+    """mu in depth for a block of sequences.
+
+    Shapes: ``edges`` (layers + 1,) depths, ``nodes`` (layers + 1, B, *cells).
+    """
+
+    edges: FloatArray
+    nodes: FloatArray
+    layers: list[LayerPath]
+    courant: float
+    limited: int
+
+
+class Costate(NamedTuple):
+    """p at the layer edges, raw, (layers + 1, B, *cells), and the derivative in the head weights, (fields, K)."""
+
+    nodes: FloatArray
+    gradient: FloatArray
+
+
+def forward(
+    transport: Transport, fields: Sequence[AssembledField], u: FloatArray, edges: FloatArray, keep: bool
+) -> Path:
+    """Carry laws u (B, *cells) through the layers between ``edges``, field l in layer l (or one field in all).
+
+    Each layer takes an integer number of equal steps, from the Courant number at its start; ``keep`` stores the stages.
+    Raises: NotFiniteError naming layer, depth, sequence and cell.
+    """
+    nodes = np.empty((len(edges), *u.shape))
+    nodes[0] = u
+    layers: list[LayerPath] = []
+    courant, limited = 0.0, 0
+    for layer, length in enumerate(np.diff(edges)):
+        field = fields[layer % len(fields)]
+        first = evaluate(transport, field, nodes[layer])
+        _check_finite(first, layer, float(edges[layer]))
+        count = max(1, ceil(float(length) * courant_rate(transport, first.velocity) / transport.cfl - 1e-9))
+        while True:
+            path, end, used, faces = _layer(transport, field, nodes[layer], first, float(length), count, keep)
+            if not np.isfinite(end).all():
+                law, *cell = (int(i) for i in np.argwhere(~np.isfinite(end))[0])
+                raise NotFiniteError(
+                    f"mu is not finite after layer {layer} (depth {edges[layer + 1]:g}), sequence {law}, cell "
+                    f"{tuple(cell)}: the law may blow up before that depth, or the grid is too coarse"
+                )
+            if used <= OVERSHOOT * transport.cfl:
+                break
+            count = max(count + 1, ceil(count * used / transport.cfl))
+        layers.append(path)
+        nodes[layer + 1] = end
+        courant = max(courant, used)
+        limited += faces
+    return Path(edges, nodes, layers, courant, limited)
+
+
+def _layer(
+    transport: Transport, field: AssembledField, u: FloatArray, first: Stage, length: float, count: int, keep: bool
+) -> tuple[LayerPath, FloatArray, float, int]:
+    dt = length / count
+    starts: list[FloatArray] = []
+    kept: list[tuple[Stage, ...]] = []
+    used, limited = 0.0, 0
+    for k in range(count):
+        stage = first if k == 0 else evaluate(transport, field, u)
+        used = max(used, dt * courant_rate(transport, stage.velocity))
+        if not used <= 4.0 * transport.cfl:
+            # runaway: no use in going on with this step
+            return LayerPath(dt, starts, None), u, used if np.isfinite(used) else 4.0 * transport.cfl * 2, limited
+        starts.append(u)
+        u, stages, faces = step(transport, field, u, dt, stage)
+        limited += faces
+        if keep:
+            kept.append(stages)
+    return LayerPath(dt, starts, kept if keep else None), u, used, limited
+
+
+def _check_finite(stage: Stage, layer: int, depth: float) -> None:
+    for axis, v in enumerate(stage.velocity):
+        if not np.isfinite(v).all():
+            where = np.argwhere(~np.isfinite(v))[0]
+            raise NotFiniteError(
+                f"V is not finite at depth {depth:g} (layer {layer}), sequence {where[0]}, face "
+                f"{tuple(int(i) for i in where[1:])} of axis {axis}: check rho and mu for NaN"
+            )
+
+
+def backward(transport: Transport, fields: Sequence[AssembledField], path: Path, p_end: FloatArray) -> Costate:
+    """Carry p (B, *cells) from the end of the path to its start and collect the derivative in the head weights."""
+    dual = dual_of(transport)
+    nodes = np.empty_like(path.nodes)
+    nodes[-1] = p_end
+    p = p_end
+    shared = len(fields) == 1
+    collected: list[list[tuple[tuple[FloatArray, ...], FloatArray]]] = [[] for _ in fields]
+    for layer in range(len(path.layers) - 1, -1, -1):
+        part = path.layers[layer]
+        field = fields[0 if shared else layer]
+        for k in range(len(part.starts) - 1, -1, -1):
+            stages = part.stages[k] if part.stages is not None else step(transport, field, part.starts[k], part.dt)[1]
+            p, cotangents = step_transpose(transport, field, dual, stages, p, part.dt)
+            collected[0 if shared else layer].extend((g, s.moments) for g, s in zip(cotangents, stages, strict=True))
+        nodes[layer] = p
+    gradient = np.stack([_to_rho(field, pairs) for field, pairs in zip(fields, collected, strict=True)])
+    return Costate(nodes, gradient)
+
+
+def _to_rho(field: AssembledField, pairs: list[tuple[tuple[FloatArray, ...], FloatArray]]) -> FloatArray:
+    moments = np.concatenate([m for _, m in pairs])
+    axes = range(len(pairs[0][0]))
+    return field.to_rho(tuple(np.concatenate([g[axis] for g, _ in pairs]) for axis in axes), moments)
+
+
+def laws_at(transport: Transport, fields: Sequence[AssembledField], path: Path, times: FloatArray) -> FloatArray:
+    """mu at any depths, (times, B, *cells): a step of the fitting length from the step before, then discarded.
+
+    Asking for more depths therefore never changes the path.
+    """
+    out = np.empty((len(times), *path.nodes.shape[1:]))
+    for i, t in enumerate(times):
+        layer = min(max(int(np.searchsorted(path.edges, t, side="right")) - 1, 0), len(path.layers) - 1)
+        if t == path.edges[layer + 1]:
+            out[i] = path.nodes[layer + 1]
+            continue
+        part = path.layers[layer]
+        k = min(int((t - path.edges[layer]) / part.dt), len(part.starts) - 1)
+        rest = float(t - path.edges[layer]) - k * part.dt
+        field = fields[layer % len(fields)]
+        out[i] = step(transport, field, part.starts[k], rest)[0] if rest > 0.0 else part.starts[k]
+    return out

@@ -1,0 +1,239 @@
+"""The token side on a grid: (mu, p) of a batch of sequences, its loss and its derivative in the law of the heads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.forward_backward import Costate, Path, backward, forward
+from meanfield_pde.equations.mu_continuity import Transport
+from meanfield_pde.equations.schemes import DualReconstruction
+from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.measure import Measure
+from meanfield_pde.model.attention import DirectField
+from meanfield_pde.model.field import AssembledField, Target
+from meanfield_pde.model.heads import HeadMatrices, head_matrices
+from meanfield_pde.model.sides import FirstVariation, TokenReport
+from meanfield_pde.model.table import SIZES, SoftmaxTable, TabulatedField, table_reach
+
+# sequences a block: fixed, so that the number of threads never changes a bit
+BLOCK = 8
+T_ = TypeVar("T_")
+
+
+class Loss(Protocol):
+    """What is asked of an objective: losses (B,) and variations (B, n) at final masses (B, n)."""
+
+    def value_and_variation(self, weights: FloatArray, targets: Any) -> tuple[FloatArray, FloatArray]:
+        """Loss and its derivative in each mass, per sequence."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A forward solve of all sequences: fields per layer, one path a block, and what was measured."""
+
+    fields: tuple[AssembledField, ...]
+    paths: tuple[Path, ...]
+    table_size: int | None
+    table_error: float | None
+
+    @property
+    def final(self) -> FloatArray:
+        """mu at the last depth, (B, *cells)."""
+        return np.concatenate([p.nodes[-1] for p in self.paths])
+
+    @property
+    def nodes(self) -> FloatArray:
+        """mu at the layer edges, (layers + 1, B, *cells)."""
+        return np.concatenate([p.nodes for p in self.paths], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class GridTokens:
+    """Tokens in the limit N = ∞ on a grid.
+
+    Meaning: laws ``mu0`` (B, *cells) are carried through layers between ``edges`` (layers + 1,); heads are shared
+    over depth or one measure a layer; ``objective`` with ``targets`` makes the loss, the mean over sequences.
+    ``tolerance`` bounds the relative error of the softmax table (d = 1; direct sums otherwise);
+    ``budget`` bounds the bytes of the stored path: stages if they fit, else steps, else a refusal.
+    """
+
+    transport: Transport
+    family: str
+    head_points: FloatArray
+    edges: FloatArray
+    shared: bool
+    mu0: FloatArray
+    objective: Loss | None
+    targets: Any
+    tolerance: float = 1e-10
+    budget: float = 2e9
+    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+    heads: HeadMatrices = field(init=False)
+    field_targets: tuple[Target, ...] = field(init=False)
+    tables: dict[int, SoftmaxTable] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        grid = self.transport.grid
+        object.__setattr__(self, "heads", head_matrices(self.family, self.head_points, grid.dim))
+        targets = tuple(Target(grid.face_points(axis), axis) for axis in range(grid.dim))
+        object.__setattr__(self, "field_targets", targets)
+
+    def _matrices(self, rho: Measure) -> HeadMatrices:
+        if rho.points is self.head_points:
+            return self.heads
+        return head_matrices(self.family, rho.points, self.transport.grid.dim)
+
+    def _table(self, size: int, reach: float) -> SoftmaxTable:
+        known = self.tables.get(size)
+        if known is None or known.reach < reach:
+            grid = self.transport.grid
+            known = SoftmaxTable.build(grid.centers(0), grid.spacing[0], reach, size)
+            self.tables[size] = known
+        return known
+
+    def assemble(self, rho: tuple[Measure, ...], size: int | None) -> tuple[AssembledField, ...]:
+        """One field a layer (one in all when shared): tabulated with ``size`` nodes, or direct when size is None."""
+        grid = self.transport.grid
+        wanted = 1 if self.shared else len(self.edges) - 1
+        if len(rho) != wanted:
+            raise MeanFieldError(f"{len(rho)} head measures given where the depth has {wanted}: give one a layer")
+        out: list[AssembledField] = []
+        for law in rho:
+            heads = self._matrices(law)
+            if size is None:
+                out.append(DirectField(heads, law.weights, self.field_targets, grid.points(), np.array(grid.spacing)))
+            else:
+                table = self._table(size, table_reach(heads, self.field_targets))
+                out.append(TabulatedField.assemble(table, heads, law.weights, self.field_targets))
+        return tuple(out)
+
+    def _blocks(self, run: Callable[[int], T_], count: int) -> list[T_]:
+        if self.threads == 1 or count == 1:
+            return [run(i) for i in range(count)]
+        with ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(run, range(count)))
+
+    def forward(self, rho: tuple[Measure, ...], mu0: FloatArray | None = None) -> Sweep:
+        """Carry all laws (or others, ``mu0``) through the layers.
+
+        The table starts at the least size that resolves the initial laws and grows until the error measured at
+        every layer edge is within ``tolerance``; at the largest size the error is reported as it is.
+        """
+        laws = self.mu0 if mu0 is None else mu0
+        starts = [laws[i : i + BLOCK] for i in range(0, len(laws), BLOCK)]
+        keep = self._keep_stages(len(laws))
+        sizes: Sequence[int | None] = (None,) if self.transport.grid.dim > 1 else self._sizes(rho, laws)
+        for size in sizes:
+            sweep = self._sweep(rho, starts, keep, size)
+            if sweep.table_error is None or sweep.table_error <= self.tolerance:
+                break
+        return sweep
+
+    def _sweep(self, rho: tuple[Measure, ...], starts: list[FloatArray], keep: bool, size: int | None) -> Sweep:
+        fields = self.assemble(rho, size)
+        count = len(starts)
+        paths = self._blocks(lambda i: forward(self.transport, fields, starts[i], self.edges, keep), count)
+        errors = None if size is None else self._blocks(lambda i: self._table_error(fields, paths[i]), count)
+        return Sweep(fields, tuple(paths), size, None if errors is None else max(errors))
+
+    def _sizes(self, rho: tuple[Measure, ...], laws: FloatArray) -> Sequence[int]:
+        """Table sizes worth trying, from the least that resolves the initial laws."""
+        reach = max(table_reach(self._matrices(law), self.field_targets) for law in rho)
+        weights = np.maximum(laws.reshape(len(laws), -1), 0.0) * self.transport.grid.cell_volume
+        for i, size in enumerate(SIZES):
+            table = self._table(size, reach)
+            # a margin for the laws to come and for the sum over heads
+            if table.error(weights, table.moments(weights)) <= 0.25 * self.tolerance:
+                return SIZES[i:]
+        return SIZES[-1:]
+
+    def _table_error(self, fields: tuple[AssembledField, ...], path: Path) -> float:
+        worst = 0.0
+        for layer, mu in enumerate(path.nodes):
+            f = fields[min(layer, len(fields) - 1)]
+            if isinstance(f, TabulatedField):
+                weights = np.maximum(mu.reshape(len(mu), -1), 0.0) * self.transport.grid.cell_volume
+                worst = max(worst, f.table.error(weights, f.moments(weights)))
+        return worst
+
+    def _keep_stages(self, batch: int) -> bool:
+        grid, stages = self.transport.grid, self.transport.stepper.stages
+        # a bound on V: |W| |y| for every head, so the count of steps is known before the first one
+        reach = max(max(abs(a), abs(b)) for a, b in zip(grid.lower, grid.upper, strict=True))
+        speed = float(np.abs(self.heads.values).max()) * reach
+        rate = sum(
+            (speed + float(np.abs(v).max())) / h for v, h in zip(self.transport.drift, grid.spacing, strict=True)
+        )
+        steps = max(len(self.edges) - 1, rate * float(self.edges[-1] - self.edges[0]) / self.transport.cfl)
+        one = 8.0 * batch * grid.size
+        if steps * one > self.budget:
+            raise MeanFieldError(
+                f"the path of mu needs up to {steps * one:.3g} bytes ({steps:.0f} steps of {one:.3g}), "
+                f"over the budget of {self.budget:.3g}: take fewer cells, a smaller box or fewer sequences"
+            )
+        return bool(steps * stages * one * (2 + 2 * grid.dim) <= self.budget)
+
+    def backward(self, sweep: Sweep, p_end: FloatArray) -> Costate:
+        """Carry p (B, *cells) back; the gradient is the mean over sequences, summed over blocks in a fixed order."""
+        bounds = [(i, i + BLOCK) for i in range(0, len(p_end), BLOCK)]
+        parts = self._blocks(
+            lambda i: backward(self.transport, sweep.fields, sweep.paths[i], p_end[slice(*bounds[i])]), len(bounds)
+        )
+        gradient = parts[0].gradient.copy()
+        for part in parts[1:]:
+            gradient += part.gradient
+        return Costate(np.concatenate([part.nodes for part in parts], axis=1), gradient / len(p_end))
+
+    def terminal(self, final: FloatArray) -> tuple[float, FloatArray]:
+        """Mean loss at final laws (B, *cells), and p_T of each sequence's own loss, raw, (B, *cells).
+
+        Raises: MeanFieldError when the problem has no objective.
+        """
+        if self.objective is None:
+            raise MeanFieldError("there is no loss to differentiate: give the problem an [objective]")
+        weights = final.reshape(len(final), -1) * self.transport.grid.cell_volume
+        losses, variation = self.objective.value_and_variation(weights, self.targets)
+        return float(losses.mean()), variation.reshape(final.shape)
+
+    def loss(self, rho: tuple[Measure, ...]) -> float:
+        """The mean loss over the sequences."""
+        return self.terminal(self.forward(rho).final)[0]
+
+    def first_variation(self, rho: tuple[Measure, ...]) -> FirstVariation:
+        """Loss, δL/δrho by the dual, and what the two sweeps measured."""
+        sweep = self.forward(rho)
+        loss, p_end = self.terminal(sweep.final)
+        costate = self.backward(sweep, p_end)
+        lengths = np.ones(1) if self.shared else np.diff(self.edges)
+        return FirstVariation(loss, costate.gradient / lengths[:, None], self.report(sweep, costate))
+
+    def report(self, sweep: Sweep, costate: Costate | None) -> TokenReport:
+        """Masses, minima, Courant number, table error and the invariants of the costate."""
+        grid = self.transport.grid
+        nodes = sweep.nodes
+        drift = None
+        if costate is not None:
+            pairing = np.asarray([grid.integral(p * mu) for p, mu in zip(costate.nodes, nodes, strict=True)])
+            drift = float(np.abs(pairing - pairing[-1]).max())
+        limited = sum(p.limited for p in sweep.paths)
+        exact = isinstance(self.transport.reconstruction, DualReconstruction) and not limited
+        return TokenReport(
+            mass_error=float(np.abs(grid.integral(nodes) - 1.0).max()),
+            minimum=float(nodes.min()),
+            courant=max(p.courant for p in sweep.paths),
+            table_error=sweep.table_error,
+            table_size=sweep.table_size,
+            costate_drift=drift,
+            wall_mass=float(grid.wall_mass(nodes).max()),
+            limited=limited if self.transport.positivity else None,
+            dual=exact if costate is not None else None,
+            steps=max(sum(len(part.starts) for part in p.layers) for p in sweep.paths),
+        )

@@ -1,0 +1,104 @@
+"""The costate, -∂_t p = V·∇p + ∫ mu(dy) ∇p(y)·(δV/δmu)(y; x): the transpose of the very steps that moved mu.
+
+p is kept raw (the derivative of the discrete loss per cell mass); `Grid.refilter` makes the reported one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.mu_continuity import Stage, Transport
+from meanfield_pde.equations.schemes import DualReconstruction, Linear
+from meanfield_pde.kernels import difference as kernel
+from meanfield_pde.kernels.sweep import sweep
+from meanfield_pde.model.field import AssembledField
+
+
+def dual_of(transport: Transport) -> DualReconstruction:
+    """The reconstruction whose transpose carries p: the scheme's own, or linear3 for a TVD limiter.
+
+    The latter is consistent with (B) but not the dual of the steps taken, and results say so.
+    """
+    own = transport.reconstruction
+    return own if isinstance(own, DualReconstruction) else Linear(3)
+
+
+def rate_transpose(
+    transport: Transport, dual: DualReconstruction, stage: Stage, q: FloatArray
+) -> tuple[FloatArray, tuple[FloatArray, ...]]:
+    """Transposes of `mu_continuity.rate` applied to q: in mu at fixed velocity, and in the velocities.
+
+    Shapes: q (B, *cells); returns (B, *cells) and one (B, *face_shape(axis)) per axis.
+    """
+    grid = transport.grid
+    dim = grid.dim
+    in_mu = np.zeros_like(q)
+    in_velocity = []
+    for axis, (v, r) in enumerate(zip(stage.velocity, stage.reconstructed, strict=True)):
+        g = np.empty_like(v)
+        kernel.difference(sweep(q, axis, dim), grid.spacing[axis], sweep(g, axis, dim))
+        to_r, to_v = g * v, g * r
+        if dim > 1:
+            _add_transverse_transpose(transport, axis, v, r, g, to_v, to_r)
+        dual.cells(sweep(stage.u, axis, dim), sweep(to_r, axis, dim), sweep(v, axis, dim), sweep(in_mu, axis, dim))
+        in_velocity.append(to_v)
+    return in_mu, tuple(in_velocity)
+
+
+def _add_transverse_transpose(
+    transport: Transport,
+    axis: int,
+    v: FloatArray,
+    r: FloatArray,
+    g: FloatArray,
+    to_v: FloatArray,
+    to_r: FloatArray,
+) -> None:
+    """Transposes of `mu_continuity.add_transverse` in v and in r, added."""
+    grid = transport.grid
+    dim = grid.dim
+    curved = np.zeros_like(v)
+    slope_v, slope_r = np.empty_like(v), np.empty_like(r)
+    weighted = g * r
+    for k in range(dim):
+        if k != axis:
+            ring = grid.periodic[k]
+            kernel.add_curvature(sweep(v, k, dim), ring, 1.0 / 24.0, sweep(curved, k, dim))
+            kernel.add_curvature_transpose(sweep(weighted, k, dim), ring, 1.0 / 24.0, sweep(to_v, k, dim))
+            kernel.central(sweep(v, k, dim), ring, sweep(slope_v, k, dim))
+            kernel.central(sweep(r, k, dim), ring, sweep(slope_r, k, dim))
+            kernel.add_central_transpose(sweep(g * slope_r / 12.0, k, dim), ring, sweep(to_v, k, dim))
+            kernel.add_central_transpose(sweep(g * slope_v / 12.0, k, dim), ring, sweep(to_r, k, dim))
+    to_r += g * curved
+
+
+def step_transpose(
+    transport: Transport,
+    field: AssembledField,
+    dual: DualReconstruction,
+    stages: tuple[Stage, ...],
+    p: FloatArray,
+    dt: float,
+) -> tuple[FloatArray, list[tuple[FloatArray, ...]]]:
+    """One step of `mu_continuity.step` transposed: p before the step, and per stage the cotangents of the velocities.
+
+    Shapes: p (B, *cells); cotangents (B, n_faces) per axis, weighted by the cell volume, in the order of the stages.
+    """
+    volume = transport.grid.cell_volume
+    batch = len(p)
+    into_start = np.zeros_like(p)
+    cotangents: list[tuple[FloatArray, ...]] = []
+    ahead = p
+    for stage, base in zip(reversed(stages), reversed(transport.stepper.base), strict=True):
+        if base:
+            into_start += base * ahead
+            ahead = (1.0 - base) * ahead
+        in_mu, in_velocity = rate_transpose(transport, dual, stage, dt * ahead)
+        flat = tuple((volume * g).reshape(batch, -1) for g in in_velocity)
+        cotangents.append(flat)
+        nonlocal_part = field.to_mu(flat, stage.moments).reshape(p.shape)
+        # softmax sees max(mu, 0), whose derivative is 0 where there is no mass
+        ahead = ahead + in_mu + np.where(stage.u > 0.0, nonlocal_part, 0.0)
+    cotangents.reverse()
+    return ahead + into_start, cotangents

@@ -1,0 +1,160 @@
+"""Reconstructions of cell averages to faces by name, and which of them have a transpose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from meanfield_pde.arrays import BoolArray, FloatArray, IntArray
+from meanfield_pde.errors import MeanFieldError, nearest
+from meanfield_pde.kernels import reconstruction as kernel
+
+
+class Reconstruction(Protocol):
+    """Cells to faces, upwind of the sign of v3. Walls or a ring by the number of faces (n - 1 or n)."""
+
+    @property
+    def order(self) -> int:
+        """Order of accuracy on smooth data."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Cells in the stencil: the least number of cells on an axis."""
+        ...
+
+    def faces(self, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
+        """Reconstruct u3 (outer, n, inner) at the faces of v3, out3 (outer, faces, inner)."""
+        ...
+
+
+@runtime_checkable
+class DualReconstruction(Reconstruction, Protocol):
+    """A reconstruction whose linearisation has a transpose usable for the costate."""
+
+    def cells(self, u3: FloatArray, g3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
+        """Add R'(u3)ᵀ g3 to out3 (outer, n, inner)."""
+        ...
+
+
+def _weights(offsets: tuple[int, ...]) -> FloatArray:
+    """Weights of cells at ``offsets`` (0 is the cell upwind of the face) that give the face value exactly for
+    polynomials of degree len(offsets) - 1 (Shu 1998, eq. 2.11); exact multiples of 1/60 up to order 5."""
+    left = np.array(offsets, dtype=float) - 0.5
+    powers = np.arange(len(offsets))
+    averages = ((left + 1.0)[None, :] ** (powers[:, None] + 1) - left[None, :] ** (powers[:, None] + 1)) / (
+        powers[:, None] + 1
+    )
+    return np.asarray(np.rint(60.0 * np.linalg.solve(averages, 0.5**powers)) / 60.0)
+
+
+def centred_weights(width: int) -> FloatArray:
+    """Weights of the centred stencil about the upwind cell, (width,)."""
+    return _weights(tuple(range(-(width // 2), width // 2 + 1)))
+
+
+@lru_cache(maxsize=64)
+def stencils(width: int, cells: int, periodic: bool) -> tuple[IntArray, FloatArray, BoolArray]:
+    """Cell indices and weights of every face for both winds, one-sided where the centred stencil leaves the box.
+
+    Shapes: index (2, faces, width), coefficient (2, faces, width), inner (2, faces).
+    """
+    faces = cells - (not periodic)
+    half = width // 2
+    index = np.empty((2, faces, width), dtype=np.int64)
+    coefficient = np.empty((2, faces, width))
+    inner = np.empty((2, faces), dtype=np.bool_)
+    for wind, step in ((0, 1), (1, -1)):
+        for face in range(faces):
+            upwind = face if wind == 0 else face + 1
+            shift = 0
+            if not periodic:
+                last = cells - 1
+                ends = sorted((upwind - step * half, upwind + step * half))
+                # shift in cells that brings the stencil back inside, counted along the wind
+                shift = step * (max(0, -ends[0]) - max(0, ends[1] - last))
+            offsets = tuple(range(-half + shift, half + 1 + shift))
+            index[wind, face] = [(upwind + step * k) % cells for k in offsets]
+            coefficient[wind, face] = _weights(offsets)
+            inner[wind, face] = shift == 0
+    for array in (index, coefficient, inner):
+        array.setflags(write=False)
+    return index, coefficient, inner
+
+
+def _stencils_of(width: int, u3: FloatArray, v3: FloatArray) -> tuple[IntArray, FloatArray, BoolArray]:
+    return stencils(width, u3.shape[1], v3.shape[1] == u3.shape[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Unlimited upwind-biased reconstruction of order 1, 3 or 5 (Shu 1998, table 2.1); its own exact dual."""
+
+    order: int
+
+    @property
+    def width(self) -> int:
+        """Cells in the stencil."""
+        return self.order
+
+    def faces(self, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
+        """R u at the faces."""
+        index, coefficient, _ = _stencils_of(self.width, u3, v3)
+        kernel.linear_faces(u3, v3, index, coefficient, out3)
+
+    def cells(self, u3: FloatArray, g3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
+        """Add Rᵀ g."""
+        index, coefficient, _ = _stencils_of(self.width, u3, v3)
+        kernel.linear_cells(g3, v3, index, coefficient, out3)
+
+
+@dataclass(frozen=True, slots=True)
+class Muscl:
+    """Piecewise linear reconstruction with a TVD slope limiter (van Leer 1979): order 2, no usable dual."""
+
+    limiter: int
+    order: int = 2
+    width: int = 3
+
+    def faces(self, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
+        """R(u) at the faces."""
+        index, _, inner = _stencils_of(self.width, u3, v3)
+        kernel.muscl_faces(u3, v3, index, inner, self.limiter, out3)
+
+
+@dataclass(frozen=True, slots=True)
+class WenoZ:
+    """WENO-Z of order 5 (Borges et al. 2008), with the transpose of its derivative, nonlinear weights included."""
+
+    order: int = 5
+    width: int = 5
+
+    def faces(self, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
+        """R(u) at the faces."""
+        kernel.weno5z_faces(u3, v3, *_stencils_of(self.width, u3, v3), out3)
+
+    def cells(self, u3: FloatArray, g3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
+        """Add R'(u)ᵀ g."""
+        kernel.weno5z_cells(u3, g3, v3, *_stencils_of(self.width, u3, v3), out3)
+
+
+SCHEMES: dict[str, Reconstruction] = {
+    "upwind1": Linear(1),
+    "linear3": Linear(3),
+    "linear5": Linear(5),
+    "muscl-minmod": Muscl(kernel.MINMOD),
+    "muscl-mc": Muscl(kernel.MC),
+    "muscl-vanleer": Muscl(kernel.VANLEER),
+    "muscl-vanalbada": Muscl(kernel.VANALBADA),
+    "weno5z": WenoZ(),
+}
+
+
+def scheme(name: str) -> Reconstruction:
+    """The reconstruction of that name. Raises: MeanFieldError with the nearest name."""
+    if name not in SCHEMES:
+        raise MeanFieldError(f"depth.scheme = {name!r} is unknown: {nearest(name, SCHEMES)}")
+    return SCHEMES[name]

@@ -1,0 +1,40 @@
+"""What an attention offers once the heads and the evaluation points are fixed: a map and its exact transposes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from meanfield_pde.arrays import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where one component of the velocity is wanted: ``points`` (n, d), ``component`` in 0..d-1."""
+
+    points: FloatArray
+    component: int
+
+
+class AssembledField(Protocol):
+    """The velocity V_{rho,mu} at fixed targets for fixed heads, as a function of batches of token weights.
+
+    Shapes: weights (B, n) >= 0 masses; moments (B, ...) what the field needs of them, made once a stage;
+    velocities and cotangents one array (B, n_target) per target; to_mu (B, n); to_rho (K,) summed over the batch.
+    """
+
+    def moments(self, weights: FloatArray) -> FloatArray:
+        """Everything the velocity and its transposes need of the token laws."""
+        ...
+
+    def velocity(self, moments: FloatArray) -> tuple[FloatArray, ...]:
+        """Velocity component at each target."""
+        ...
+
+    def to_mu(self, cotangents: tuple[FloatArray, ...], moments: FloatArray) -> FloatArray:
+        """Derivative of sum <cotangent, velocity> in the weights of occupied cells."""
+        ...
+
+    def to_rho(self, cotangents: tuple[FloatArray, ...], moments: FloatArray) -> FloatArray:
+        """Derivative of sum <cotangent, velocity>, summed over the batch, in the weight of each head."""
+        ...

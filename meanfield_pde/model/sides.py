@@ -1,0 +1,89 @@
+"""The two limits as protocols: what the scheduler asks of tokens and of heads, whichever corner they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.measure import Measure
+
+Flow = Callable[[FloatArray, FloatArray, float, int], FloatArray]
+"""(rho, psi, ds, order) -> rho: state in, state out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenReport:
+    """What a sweep in depth measured; None means not measured.
+
+    Meaning: ``mass_error`` max |∫mu - 1|, ``minimum`` least mu, ``courant`` largest Courant number used,
+    ``table_error`` largest relative error of the softmax table against direct sums at sampled keys,
+    ``table_size`` its nodes, ``costate_drift`` max over depth of |∫p dmu - ∫p_T dmu_T|, ``wall_mass`` largest mass
+    in the cells at a wall, ``limited`` faces limited for positivity, ``dual`` whether p is the dual of the very
+    steps taken, ``steps`` steps in depth.
+    """
+
+    mass_error: float | None = None
+    minimum: float | None = None
+    courant: float | None = None
+    table_error: float | None = None
+    table_size: int | None = None
+    costate_drift: float | None = None
+    wall_mass: float | None = None
+    limited: int | None = None
+    dual: bool | None = None
+    steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FirstVariation:
+    """The loss at a law of heads and its first variation.
+
+    Shapes: potential (layers, K), δL/δrho at every head; of the layer alone when heads are layerwise.
+    """
+
+    loss: float
+    potential: FloatArray
+    report: TokenReport
+
+
+class TokenSide(Protocol):
+    """Everything that depends on the heads through the loss: tokens in any number, or a given potential."""
+
+    def first_variation(self, rho: tuple[Measure, ...]) -> FirstVariation:
+        """Loss and δL/δrho for one measure of heads a layer (one in all when they are shared)."""
+        ...
+
+    def loss(self, rho: tuple[Measure, ...]) -> float:
+        """The loss alone."""
+        ...
+
+
+class HeadSide(Protocol):
+    """How the law of the heads moves."""
+
+    @property
+    def flows(self) -> Mapping[str, Flow]:
+        """The parts of (P) by name."""
+        ...
+
+    def measure(self, rho: FloatArray) -> tuple[Measure, ...]:
+        """One measure of heads a layer."""
+        ...
+
+    def potential(self, first_variation: FloatArray) -> FloatArray:
+        """psi = δL/δrho + weight_decay |theta|² / 2, in the shape of rho."""
+        ...
+
+    def regularisation(self, rho: FloatArray) -> float:
+        """Free energy minus loss: weight decay and entropy."""
+        ...
+
+    def distance(self, a: FloatArray, b: FloatArray) -> float:
+        """How far two laws are apart, for step control (L1, the worst layer)."""
+        ...
+
+    def energy_change(self, a: FloatArray, b: FloatArray, psi: FloatArray) -> float:
+        """Free energy of b less that of a to first order in their difference."""
+        ...

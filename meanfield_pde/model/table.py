@@ -1,0 +1,148 @@
+"""Softmax attention from a table of m(z) on Chebyshev nodes: one small matrix product a stage (d = 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.kernels.log_laplace import (
+    chebyshev_sum,
+    chebyshev_sum_transpose,
+    matrix_rows,
+    table_moments,
+    table_moments_transpose,
+)
+from meanfield_pde.model.attention import SoftmaxSums
+from meanfield_pde.model.field import Target
+from meanfield_pde.model.heads import HeadMatrices
+
+SIZES = (24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class SoftmaxTable:
+    """Nodes, exponentials and the interpolation of m(z) on |z| <= reach, fixed by the token cells.
+
+    Shapes: points (n,), nodes (q,), kernel (n, q) = exp(z_q y_j - shift_q), interpolation (q, q) from node
+    values to Chebyshev coefficients. Memory: 16 n q bytes.
+    """
+
+    points: FloatArray
+    width: float
+    reach: float
+    nodes: FloatArray
+    kernel: FloatArray
+    kernel_t: FloatArray
+    interpolation: FloatArray
+
+    @classmethod
+    def build(cls, points: FloatArray, width: float, reach: float, size: int) -> SoftmaxTable:
+        """The table with ``size`` Chebyshev nodes of the first kind for cells at ``points`` (n,)."""
+        angle = np.pi * (np.arange(size) + 0.5) / size
+        nodes = reach * np.cos(angle)
+        score = nodes[:, None] * points[None, :]
+        kernel_t = np.exp(score - score.max(axis=1, keepdims=True))
+        interpolation = 2.0 / size * np.cos(np.arange(size)[:, None] * angle[None, :])
+        interpolation[0] *= 0.5
+        return cls(
+            points, width, reach, nodes, np.ascontiguousarray(kernel_t.T), np.ascontiguousarray(kernel_t), interpolation
+        )
+
+    def moments(self, weights: FloatArray) -> FloatArray:
+        """Softmax means (B, 3, q) of laws (B, n); see the kernel for the other two rows."""
+        out = np.empty((len(weights), 3, len(self.nodes)))
+        table_moments(self.kernel, self.nodes, self.points, self.width, weights, out)
+        return out
+
+    def error(self, weights: FloatArray, moments: FloatArray) -> float:
+        """Largest difference from the direct sum at keys between the nodes, relative to max |m|, over the batch."""
+        # the keys of a golden-ratio sequence fall on no node and spread evenly over the angle
+        keys = self.reach * np.cos(np.pi * ((np.arange(1, 14) * 0.6180339887498949) % 1.0))
+        basis = np.polynomial.chebyshev.chebvander(keys / self.reach, len(self.nodes) - 1) @ self.interpolation
+        worst = 0.0
+        for law, table in zip(weights, moments[:, 0], strict=True):
+            sums = SoftmaxSums(self.points[:, None], law, np.array([self.width]))
+            exact = sums.means(keys[:, None])[0][:, 0]
+            worst = max(worst, float(np.abs(basis @ table - exact).max() / np.abs(exact).max()))
+        return worst
+
+
+def table_reach(heads: HeadMatrices, targets: tuple[Target, ...]) -> float:
+    """Largest |A x| over heads and targets in d = 1, at least a hair above 0."""
+    largest = max((float(np.abs(t.points).max()) for t in targets if t.points.size), default=0.0)
+    return max(float(np.abs(heads.scores).max()) * largest, 1e-6)
+
+
+@dataclass(frozen=True, slots=True)
+class TabulatedField:
+    """The assembled field V(x_f) = sum_q M[f, q] m_q, M linear in the head weights and fixed during a sweep in depth.
+
+    Shapes: matrices_t (q, n_target) and matrices (n_target, q), one per target.
+    Cost: q (2 n + n_target) multiply-adds a stage; building M costs n_target · n_A · q + n_target · q².
+    """
+
+    table: SoftmaxTable
+    heads: HeadMatrices
+    targets: tuple[Target, ...]
+    matrices: tuple[FloatArray, ...]
+    matrices_t: tuple[FloatArray, ...]
+
+    @classmethod
+    def assemble(
+        cls, table: SoftmaxTable, heads: HeadMatrices, weights: FloatArray, targets: tuple[Target, ...]
+    ) -> TabulatedField:
+        """Build M for heads of the given weights (K,).
+
+        Raises: MeanFieldError for tokens in more than one dimension.
+        """
+        if heads.scores.shape[1] != 1:
+            raise MeanFieldError("the table of softmax means is for tokens on a line; use the direct field for d >= 2")
+        mean_values = heads.mean_values(weights)[:, 0, 0]
+        scales = np.ascontiguousarray(heads.scores[:, 0, 0])
+        transposed = []
+        for target in targets:
+            basis = np.empty((len(table.nodes), len(target.points)))
+            chebyshev_sum(np.ascontiguousarray(target.points[:, 0]) / table.reach, scales, mean_values, basis)
+            transposed.append(np.ascontiguousarray(table.interpolation.T @ basis))
+        return cls(table, heads, targets, tuple(np.ascontiguousarray(m.T) for m in transposed), tuple(transposed))
+
+    def moments(self, weights: FloatArray) -> FloatArray:
+        """The table of each law, (B, 3, q)."""
+        return self.table.moments(weights)
+
+    def velocity(self, moments: FloatArray) -> tuple[FloatArray, ...]:
+        """M m at each target, (B, n_target)."""
+        out = []
+        for matrix_t in self.matrices_t:
+            values = np.empty((len(moments), matrix_t.shape[1]))
+            matrix_rows(matrix_t, moments[:, 0], values)
+            out.append(values)
+        return tuple(out)
+
+    def to_mu(self, cotangents: tuple[FloatArray, ...], moments: FloatArray) -> FloatArray:
+        """Table transpose of Mᵀ g, (B, n)."""
+        table = self.table
+        total = np.zeros((len(moments), len(table.nodes)))
+        part = np.empty_like(total)
+        for matrix, g in zip(self.matrices, cotangents, strict=True):
+            matrix_rows(matrix, g, part)
+            total += part
+        out = np.empty((len(moments), len(table.points)))
+        table_moments_transpose(table.kernel_t, table.nodes, table.points, table.width, moments, total, out)
+        return out
+
+    def to_rho(self, cotangents: tuple[FloatArray, ...], moments: FloatArray) -> FloatArray:
+        """Interpolation rows of each head against the outer products of g and m, (K,)."""
+        scales = np.ascontiguousarray(self.heads.scores[:, 0, 0])
+        gradient = np.zeros(len(scales))
+        part = np.empty_like(gradient)
+        for target, g in zip(self.targets, cotangents, strict=True):
+            basis = self.table.interpolation @ (np.ascontiguousarray(moments[:, 0]).T @ g)
+            chebyshev_sum_transpose(
+                np.ascontiguousarray(target.points[:, 0]) / self.table.reach, scales, np.ascontiguousarray(basis), part
+            )
+            gradient += part
+        return self.heads.contract(gradient[:, None, None])

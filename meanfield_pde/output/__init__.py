@@ -1,0 +1,1 @@
+"""What comes out of a run: diagnostics, solutions, files, figures."""

@@ -1,0 +1,127 @@
+"""What every run measures at each step, what of it is worst, and what of that deserves a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.rho_fokker_planck import FokkerPlanckHeads
+from meanfield_pde.model.sides import TokenReport
+from meanfield_pde.training.state import Moment
+
+# one series a diagnostic: the meaning goes into the result file
+COLUMNS = {
+    "s": "training time",
+    "step": "accepted steps",
+    "ds": "the next step",
+    "rejected": "trials cut so far",
+    "loss": "mean loss over the training sequences",
+    "free_energy": "loss + weight decay + beta × negative entropy",
+    "energy_rise": "largest rise of the free energy over one step so far",
+    "mass_error_mu": "largest |∫mu - 1| over depth and sequences",
+    "mass_error_rho": "largest |∫rho - 1| over layers",
+    "min_mu": "least value of mu over depth and sequences",
+    "min_rho": "least value of rho",
+    "courant": "largest Courant number used in depth",
+    "table_error": "largest relative error of the softmax table at sampled keys",
+    "table_size": "nodes of the softmax table",
+    "costate_drift": "largest change of ∫p dmu over depth",
+    "wall_mass_mu": "largest mass of mu in the cells at a wall",
+    "wall_mass_rho": "largest mass of rho in the cells at a wall",
+    "limited": "faces of mu limited for positivity",
+    "dual": "1 if p is the dual of the very steps taken, 0 if only consistent",
+    "depth_steps": "steps in depth",
+}
+
+# beyond these a run warns and its result says so
+WALL_MASS = 1e-8
+MASS_ERROR = 1e-10
+TABLE_ERROR = 1e-9
+ENERGY_RISE = 1e-10
+
+
+def token_columns(report: TokenReport) -> dict[str, float]:
+    """The series that a sweep in depth measured; NaN stands for not measured."""
+    names = {
+        "mass_error_mu": report.mass_error,
+        "min_mu": report.minimum,
+        "courant": report.courant,
+        "table_error": report.table_error,
+        "table_size": report.table_size,
+        "costate_drift": report.costate_drift,
+        "wall_mass_mu": report.wall_mass,
+        "limited": report.limited,
+        "dual": report.dual,
+        "depth_steps": report.steps,
+    }
+    return {name: np.nan if value is None else float(value) for name, value in names.items()}
+
+
+def row(moment: Moment, heads: FokkerPlanckHeads) -> dict[str, float]:
+    """One row of the history."""
+    state, report = moment.state, heads.report(moment.state.rho)
+    return {
+        "s": state.s,
+        "step": float(state.step),
+        "ds": state.ds,
+        "rejected": float(state.rejected),
+        "loss": moment.variation.loss,
+        "free_energy": moment.free_energy,
+        "energy_rise": state.energy_rise,
+        "mass_error_rho": float(report.mass_error.max()),
+        "min_rho": float(report.minimum),
+        "wall_mass_rho": float(report.wall_mass.max()),
+        **token_columns(moment.variation.report),
+    }
+
+
+def certificates(history: Mapping[str, FloatArray]) -> dict[str, float | bool | None]:
+    """The worst of each series over the run; None where it was not measured."""
+    worst: dict[str, float | bool | None] = {}
+    for name in COLUMNS:
+        if name in ("s", "step", "ds", "loss", "free_energy"):
+            continue
+        series = history.get(name, np.empty(0))
+        known = series[np.isfinite(series)]
+        if not len(known):
+            worst[name] = None
+        elif name == "dual":
+            worst[name] = bool(known.min() == 1.0)
+        else:
+            worst[name] = float(known.min() if name.startswith("min_") else known.max())
+    return worst
+
+
+def warnings_of(worst: Mapping[str, float | bool | None]) -> tuple[str, ...]:
+    """What a user should know before trusting the numbers, in words."""
+
+    def beyond(name: str, limit: float) -> bool:
+        value = worst.get(name)
+        return value is not None and float(value) > limit
+
+    out = []
+    for law, box in (("mu", "tokens"), ("rho", "heads")):
+        if beyond(f"wall_mass_{law}", WALL_MASS):
+            out.append(
+                f"{law} touches the wall: mass {worst[f'wall_mass_{law}']:.1e} in the cells at a wall "
+                f"(at most {WALL_MASS:.0e} is harmless): widen {box}.lower and {box}.upper"
+            )
+        if beyond(f"mass_error_{law}", MASS_ERROR):
+            out.append(f"{law} is not conserved: |∫{law} - 1| reached {worst[f'mass_error_{law}']:.1e}")
+    if beyond("table_error", TABLE_ERROR):
+        out.append(
+            f"the softmax table is accurate to {worst['table_error']:.1e} only: the laws are too rough for "
+            "its largest size; use smoother initial laws or a smaller box of heads"
+        )
+    if beyond("energy_rise", ENERGY_RISE):
+        out.append(f"the free energy rose by {worst['energy_rise']:.1e} over a step: take a smaller training.ds")
+    if worst.get("dual") is False:
+        out.append("p is consistent but not the dual of the scheme: the gradient is not that of the discrete loss")
+    return tuple(out)
+
+
+def token_history(report: TokenReport) -> dict[str, FloatArray]:
+    """The history of a problem of tokens alone: one row."""
+    return {name: np.array([value]) for name, value in token_columns(report).items()}

@@ -1,0 +1,138 @@
+"""The result of a run, and what a trained state says about sequences it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.grid_tokens import GridTokens
+from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.grid import Grid
+from meanfield_pde.measure import Measure
+from meanfield_pde.output.diagnostics import certificates, warnings_of
+from meanfield_pde.problem import Problem, Sequence, SequenceFile, given
+from meanfield_pde.sequences import SequenceBatch, sequence_batch
+from meanfield_pde.training.assemble import assemble, grid_tokens, objective_on
+from meanfield_pde.training.state import TrainingState
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Final laws (B, *cells) of sequences under trained heads, their pooled features, logits and probabilities.
+
+    ``labels`` holds the targets of the sequences where they have one each. What the objective has not is absent
+    from ``outputs``.
+    """
+
+    mu: FloatArray
+    outputs: Mapping[str, FloatArray]
+    labels: FloatArray | None
+
+    @property
+    def classes(self) -> FloatArray:
+        """The likeliest class of each sequence, (B,). Raises: MeanFieldError when there are no probabilities."""
+        if "probabilities" not in self.outputs:
+            raise MeanFieldError("classes need an objective of kind 'cross-entropy'")
+        return np.asarray(self.outputs["probabilities"].argmax(axis=1))
+
+    @property
+    def accuracy(self) -> float:
+        """Share of sequences whose likeliest class is their label."""
+        if self.labels is None:
+            raise MeanFieldError("accuracy needs a target for every sequence")
+        return float((self.classes == self.labels).mean())
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Everything a run produced; what its kind does not have is None or empty.
+
+    Shapes: ``depth_t`` (n_t,) with ``mu`` (n_t, B, *cells); ``costate_t`` (n_e,) with ``p`` (n_e, B, *cells), the
+    reported (filtered) costate of each sequence's own loss; ``snapshot_s`` (S,) with ``snapshots`` (S, layers, *cells);
+    ``history`` one series (rows,) a diagnostic.
+    Meaning: ``outcome`` is "finished" or says why the run ended; ``state`` is the last training state (a step
+    short of s_end when s_end is no step), the last snapshot is rho at s_end.
+    """
+
+    problem: Problem
+    outcome: str
+    state: TrainingState | None
+    history: Mapping[str, FloatArray]
+    snapshot_s: FloatArray
+    snapshots: FloatArray
+    depth_t: FloatArray
+    mu: FloatArray
+    costate_t: FloatArray
+    p: FloatArray
+    names: tuple[str, ...] = ()
+
+    @property
+    def token_grid(self) -> Grid | None:
+        """The grid of mu and p."""
+        return None if self.problem.tokens is None else self.problem.tokens.grid()
+
+    @property
+    def head_grid(self) -> Grid | None:
+        """The grid of rho."""
+        heads = self.problem.heads
+        return None if heads is None or heads.points else heads.grid()
+
+    @property
+    def certificates(self) -> dict[str, float | bool | None]:
+        """The worst of every diagnostic over the run."""
+        return certificates(self.history)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before trusting the numbers."""
+        return warnings_of(self.certificates)
+
+    @property
+    def rho(self) -> FloatArray:
+        """The last law of the heads, (layers, *cells). Raises: MeanFieldError for a problem of tokens alone."""
+        if not len(self.snapshots):
+            raise MeanFieldError("this problem has no law of heads that moves; its heads are given")
+        return np.asarray(self.snapshots[-1])
+
+    def predict(
+        self, sequences: tuple[Sequence | SequenceFile, ...] | None = None, role: str | None = None
+    ) -> Prediction:
+        """Carry new input laws (or the problem's own, of one role) through the trained heads.
+
+        Raises: MeanFieldError for laws that do not fit the token box.
+        """
+        problem = self.problem if sequences is None else replace(self.problem, sequences=tuple(sequences))
+        grid = self.token_grid
+        if grid is None:
+            raise MeanFieldError("a Fokker-Planck problem has no tokens to predict on")
+        batch = sequence_batch(problem, grid, role)
+        if not len(batch.mu):
+            raise MeanFieldError(
+                f"there are no sequences{'' if role is None else ' of role ' + repr(role)} to predict on"
+            )
+        return self._predict_batch(problem, grid, batch)
+
+    def _predict_batch(self, problem: Problem, grid: Grid, batch: SequenceBatch) -> Prediction:
+        tokens, rho = self._side(problem, grid, batch)
+        final = tokens.forward(rho).final
+        outputs: dict[str, FloatArray] = {}
+        if problem.objective is not None:
+            weights = final.reshape(len(final), -1) * grid.cell_volume
+            outputs = objective_on(problem.objective, grid).predict(weights)
+        known = all(isinstance(t, int | float) for t in batch.targets)
+        labels = np.array(batch.targets, dtype=float) if known else None
+        return Prediction(final, outputs, labels)
+
+    def _side(self, problem: Problem, grid: Grid, batch: SequenceBatch) -> tuple[GridTokens, tuple[Measure, ...]]:
+        head_grid = self.head_grid
+        if head_grid is None or not len(self.snapshots):
+            ready = assemble(self.problem)
+            fixed = given(ready.fixed_heads, "heads")
+            return grid_tokens(problem, grid, batch, fixed[0].points), fixed
+        points = head_grid.points()
+        widths = np.zeros(head_grid.dim)
+        rho = tuple(Measure(points, layer.ravel() * head_grid.cell_volume, widths) for layer in self.rho)
+        return grid_tokens(problem, grid, batch, points), rho

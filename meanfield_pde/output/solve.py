@@ -1,0 +1,113 @@
+"""Solve a problem of any kind: drive the loop, let observers look, gather the solution."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.forward_backward import laws_at
+from meanfield_pde.equations.grid_tokens import GridTokens
+from meanfield_pde.measure import Measure
+from meanfield_pde.model.sides import TokenReport
+from meanfield_pde.output.diagnostics import row, token_history
+from meanfield_pde.output.record import Observer, Recorder
+from meanfield_pde.output.solution import Solution
+from meanfield_pde.problem import Problem, given
+from meanfield_pde.training.assemble import Assembled, assemble
+from meanfield_pde.training.state import Moment, TrainingState
+
+EMPTY = np.empty(0)
+_Depth = tuple[FloatArray, FloatArray, FloatArray, TokenReport]
+
+
+def output_times(problem: Problem, end: float) -> tuple[float, ...]:
+    """Requested times and the equally spaced snapshots up to ``end``, first and last always, in order."""
+    spaced = np.linspace(0.0, end, max(problem.output.snapshots, 2)) if end > 0 else np.zeros(1)
+    return tuple(sorted({*problem.output.times, *spaced.tolist()}))
+
+
+def solve(
+    problem: Problem,
+    *,
+    observers: Iterable[Observer] = (),
+    threads: int | None = None,
+    start: TrainingState | None = None,
+    recorder: Recorder | None = None,
+    on_moment: Callable[[Moment, Recorder], None] | None = None,
+) -> Solution:
+    """Solve ``problem``; a training problem goes on from ``start`` when given (with what was recorded before it).
+
+    ``on_moment`` is called after each moment has been recorded (checkpoints and progress hang there).
+    Raises: MeanFieldError for a problem that cannot be run; NotFiniteError naming field, cell and time.
+    Warns: what `Solution.warnings` says.
+    """
+    with threadpool_limits(limits=1, user_api="blas"):
+        ready = assemble(problem, threads)
+        if problem.kind == "tokens":
+            solution = _solve_tokens(ready)
+        else:
+            solution = _solve_training(ready, tuple(observers), start, recorder or Recorder(), on_moment)
+    for text in solution.warnings:
+        warnings.warn(text, stacklevel=2)
+    return solution
+
+
+def _solve_tokens(ready: Assembled) -> Solution:
+    problem, tokens = ready.problem, given(ready.tokens, "tokens")
+    times = np.array(output_times(problem, given(problem.depth, "depth").T))
+    mu, costate_t, p, report = _depth(tokens, given(ready.fixed_heads, "heads"), times)
+    history = token_history(report)
+    if tokens.objective is not None:
+        history["loss"] = np.array([tokens.terminal(mu[-1])[0]])
+    names = () if ready.batch is None else ready.batch.names
+    return Solution(problem, "finished", None, history, EMPTY, EMPTY, times, mu, costate_t, p, names)
+
+
+def _depth(tokens: GridTokens, rho: tuple[Measure, ...], times: FloatArray) -> _Depth:
+    sweep = tokens.forward(rho)
+    mu = np.concatenate([laws_at(tokens.transport, sweep.fields, path, times) for path in sweep.paths], axis=1)
+    if tokens.objective is None:
+        return mu, EMPTY, EMPTY, tokens.report(sweep, None)
+    costate = tokens.backward(sweep, tokens.terminal(sweep.final)[1])
+    return mu, tokens.edges, tokens.transport.grid.refilter(costate.nodes), tokens.report(sweep, costate)
+
+
+def _solve_training(
+    ready: Assembled,
+    observers: tuple[Observer, ...],
+    start: TrainingState | None,
+    recorder: Recorder,
+    on_moment: Callable[[Moment, Recorder], None] | None,
+) -> Solution:
+    problem, heads, training = ready.problem, given(ready.heads, "heads"), given(ready.training, "training")
+    state = given(start or ready.state, "training")
+    s_end = given(problem.training, "training").s_end
+    kept = output_times(problem, s_end)
+    final = state.rho
+    for moment in training.run(state, s_end, kept):
+        s = moment.state.s
+        last = s == s_end
+        if last or s in kept or moment.state.step % problem.output.every == 0:
+            recorder.add_row(row(moment, heads))
+        if last or s in kept:
+            recorder.add_snapshot(s, moment.state.rho)
+        for observer in observers:
+            observer(moment)
+        final = moment.state.rho
+        if not moment.side:
+            state = moment.state
+        if on_moment is not None:
+            on_moment(moment, recorder)
+    record = recorder.freeze()
+    times, mu, costate_t, p = EMPTY, EMPTY, EMPTY, EMPTY
+    names: tuple[str, ...] = ()
+    if ready.tokens is not None and ready.batch is not None:
+        times, names = ready.tokens.edges, ready.batch.names
+        mu, costate_t, p, _ = _depth(ready.tokens, heads.measure(final), times)
+    return Solution(
+        problem, "finished", state, record.history, record.snapshot_s, record.snapshots, times, mu, costate_t, p, names
+    )

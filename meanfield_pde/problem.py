@@ -1,0 +1,110 @@
+"""A problem: what is solved, validated in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from meanfield_pde.problem_checks import (
+    KINDS,
+    check_depth,
+    check_heads,
+    check_not_covered,
+    check_output,
+    check_sections,
+    check_tokens,
+    check_training,
+    integer,
+    one_of,
+)
+from meanfield_pde.problem_objective import check_objective, check_potential, check_sequences
+from meanfield_pde.problem_sections import (
+    Depth,
+    Drift,
+    Feature,
+    Heads,
+    Objective,
+    Output,
+    Potential,
+    Sequence,
+    SequenceFile,
+    Tokens,
+    Training,
+    given,
+)
+
+__all__ = [
+    "Depth",
+    "Drift",
+    "Feature",
+    "Heads",
+    "Objective",
+    "Output",
+    "Potential",
+    "Problem",
+    "Sequence",
+    "SequenceFile",
+    "Tokens",
+    "Training",
+    "given",
+    "validate",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Tokens only, Fokker-Planck only, or the training of heads by tokens.
+
+    Meaning: ``reference`` names the library problem whose exact solution holds for a problem of this
+    form. ``base`` is the folder that sample files are relative to; it is no part of the TOML file.
+    Raises: MeanFieldError naming the key, what was given, what is allowed and the remedy.
+    """
+
+    kind: str
+    title: str = ""
+    reference: str | None = None
+    attention: str | None = None
+    seed: int = 0
+    tokens: Tokens | None = None
+    heads: Heads | None = None
+    depth: Depth | None = None
+    sequences: tuple[Sequence | SequenceFile, ...] = ()
+    objective: Objective | None = None
+    potential: Potential | None = None
+    training: Training | None = None
+    output: Output = field(default_factory=Output)
+    base: str = field(default=".", compare=False, metadata={"toml": False})
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+
+def validate(problem: Problem) -> None:
+    """Refuse a problem that cannot be solved as it says.
+
+    Raises: MeanFieldError naming the key, what was given, what is allowed and the remedy.
+    """
+    one_of(problem.kind, KINDS, "kind")
+    integer(problem.seed, "seed", 0)
+    check_not_covered(problem.attention)
+    present = {name for name in ("attention", "tokens", "heads", "depth", "objective", "potential", "training")
+             if getattr(problem, name) is not None}  # fmt: skip
+    if problem.sequences:
+        present.add("sequences")
+    check_sections(problem.kind, present)
+    if problem.tokens is not None:
+        check_tokens(problem.tokens, with_attention=problem.heads is not None)
+    if problem.heads is not None:
+        check_heads(problem.heads, problem.kind)
+    if problem.depth is not None:
+        check_depth(problem.depth)
+    if problem.training is not None:
+        check_training(problem.training)
+    if problem.tokens is not None:
+        dim = len(problem.tokens.cells)
+        if problem.objective is not None:
+            check_objective(problem.objective, dim)
+        check_sequences(problem.sequences, problem.objective, dim, must_train=problem.kind == "training")
+    if problem.potential is not None and problem.heads is not None:
+        check_potential(problem.potential, problem.heads.grid())
+    end = problem.training.s_end if problem.training is not None else problem.depth.T if problem.depth else 0.0
+    check_output(problem.output, end, "training.s_end" if problem.training is not None else "depth.T")

@@ -1,0 +1,124 @@
+"""Checks of sequences, objective and potential: dimensions, and targets that fit the loss."""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.grid import Grid
+from meanfield_pde.laws import Law, Vector, check_law
+from meanfield_pde.problem_checks import ROLES, integer, number, one_of, vector
+from meanfield_pde.problem_sections import Feature, Objective, Potential, Sequence, SequenceFile
+
+OBJECTIVES = ("potential", "regression", "cross-entropy", "energy-distance")
+FEATURES = ("polynomial", "bump")
+Target = int | float | Vector | Law | None
+
+
+def check_objective(objective: Objective, dim: int) -> None:
+    """Refuse an objective whose parts do not fit each other or the dimension of the tokens."""
+    one_of(objective.kind, OBJECTIVES, "objective.kind")
+    if objective.kind == "potential":
+        if objective.potential is None:
+            raise MeanFieldError("objective.kind = 'potential' needs objective.potential: give a feature")
+        check_feature(objective.potential, dim, "objective.potential")
+    elif objective.potential is not None:
+        raise MeanFieldError(f"objective.kind = '{objective.kind}' has no use for objective.potential: remove it")
+    if objective.kind in ("potential", "energy-distance"):
+        if objective.features or objective.readout or objective.bias:
+            raise MeanFieldError(
+                f"objective.kind = '{objective.kind}' has no use for features, readout or bias: remove them"
+            )
+        return
+    if not objective.features:
+        raise MeanFieldError(f"objective.kind = '{objective.kind}' needs objective.features: give at least one")
+    for k, feature in enumerate(objective.features):
+        check_feature(feature, dim, f"objective.features[{k}]")
+    for k, row in enumerate(objective.readout):
+        vector(row, f"objective.readout[{k}]", len(objective.features))
+    if objective.bias:
+        vector(objective.bias, "objective.bias", objective.outputs)
+
+
+def check_feature(feature: Feature, dim: int, where: str) -> None:
+    """Refuse a feature with missing, unused or misfitting entries."""
+    one_of(feature.kind, FEATURES, f"{where}.kind")
+    if feature.kind == "bump":
+        if feature.coefficients or feature.axis != 0:
+            raise MeanFieldError(f"{where}: a bump has no coefficients or axis: remove them")
+        vector(feature.center, f"{where}.center", dim)
+        if feature.width is None:
+            raise MeanFieldError(f"{where}.width is missing: give the deviation of the bump")
+        number(feature.width, f"{where}.width", 0.0, above=True)
+        return
+    if feature.center or feature.width is not None:
+        raise MeanFieldError(f"{where}: a polynomial has no center or width: remove them")
+    if not feature.coefficients:
+        raise MeanFieldError(f"{where}.coefficients is missing: give the polynomial in ascending order")
+    vector(feature.coefficients, f"{where}.coefficients", len(feature.coefficients))
+    integer(feature.axis, f"{where}.axis", 0)
+    if feature.axis >= dim:
+        raise MeanFieldError(f"{where}.axis = {feature.axis} does not exist: the tokens have axes 0 to {dim - 1}")
+
+
+def check_sequences(
+    sequences: tuple[Sequence | SequenceFile, ...], objective: Objective | None, dim: int, must_train: bool
+) -> None:
+    """Refuse sequences of another dimension than the tokens or with targets that the objective cannot use."""
+    for k, entry in enumerate(sequences):
+        where = f"sequences[{k}]"
+        if isinstance(entry, SequenceFile):
+            integer(entry.train_every, f"{where}.train_every", 1)
+            if entry.bandwidth is not None:
+                number(entry.bandwidth, f"{where}.bandwidth", 0.0, above=True)
+            if objective is not None and objective.kind == "energy-distance":
+                raise MeanFieldError(f"{where}: a file has no target laws for objective.kind = 'energy-distance'")
+            continue
+        check_law(entry.initial, dim, f"{where}.initial")
+        one_of(entry.role, ROLES, f"{where}.role")
+        check_target(entry.target, objective, dim, f"{where}.target")
+    if must_train and not any(isinstance(entry, SequenceFile) or entry.role == "train" for entry in sequences):
+        raise MeanFieldError("no sequence trains: set role = 'train' on at least one")
+
+
+def check_target(target: Target, objective: Objective | None, dim: int, where: str) -> None:
+    """Refuse a target that does not fit the objective."""
+    if objective is None or objective.kind == "potential":
+        if target is not None:
+            what = "without an objective" if objective is None else "with objective.kind = 'potential'"
+            raise MeanFieldError(f"{where} = {target!r} has no use {what}: remove it")
+    elif objective.kind == "energy-distance":
+        if target is None or isinstance(target, int | float | tuple):
+            raise MeanFieldError(f"{where} = {target!r} must be a law for objective.kind = 'energy-distance'")
+        check_law(target, dim, where)
+    elif objective.kind == "cross-entropy":
+        classes = max(objective.outputs, 2)
+        if isinstance(target, bool) or not isinstance(target, Integral) or not 0 <= target < classes:
+            raise MeanFieldError(f"{where} = {target!r} must be a label, an integer from 0 to {classes - 1}")
+    else:
+        values = target if isinstance(target, tuple) else (target,)
+        if target is None or len(values) != objective.outputs:
+            given = "missing" if target is None else f"{len(values)} numbers"
+            raise MeanFieldError(f"{where} is {given}, but the objective has {objective.outputs} outputs: give as many")
+        for k, value in enumerate(values):
+            number(value, f"{where}[{k}]" if isinstance(target, tuple) else where)
+
+
+def check_potential(potential: Potential, grid: Grid) -> None:
+    """Refuse a potential that has another dimension than the heads or jumps at the seam of a ring."""
+    if len(potential.coefficients) != grid.dim:
+        raise MeanFieldError(
+            f"potential.coefficients has {len(potential.coefficients)} polynomials, but heads has {grid.dim} axes"
+        )
+    number(potential.interaction, "potential.interaction")
+    if potential.interaction != 0 and any(grid.periodic):
+        raise MeanFieldError(
+            f"potential.interaction = {potential.interaction:g} is not periodic: use walls, or interaction = 0"
+        )
+    for k, row in enumerate(potential.coefficients):
+        vector(row, f"potential.coefficients[{k}]", len(row))
+        low, high = (sum(c * x**n for n, c in enumerate(row)) for x in (grid.lower[k], grid.upper[k]))
+        if grid.periodic[k] and abs(high - low) > 1e-12 * max(abs(low), abs(high), 1e-300):
+            raise MeanFieldError(
+                f"potential.coefficients[{k}] jumps by {high - low:g} at the seam of periodic axis {k}: use walls"
+            )

@@ -1,0 +1,167 @@
+"""The sections of a problem as frozen dataclasses: exactly what its TOML file can say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.grid import Grid
+from meanfield_pde.laws import Law, Vector
+
+T = TypeVar("T")
+
+
+def given(section: T | None, name: str) -> T:
+    """A section that must be there. Raises: MeanFieldError naming it."""
+    if section is None:
+        raise MeanFieldError(f"[{name}] is missing: this needs a problem that has it")
+    return section
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Prescribed token velocity ``constant`` - ``leak`` x, added to that of attention."""
+
+    leak: float = 0.0
+    constant: Vector = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The box of the tokens and its cells; ``periodic`` has one entry per axis, empty for walls."""
+
+    lower: Vector
+    upper: Vector
+    cells: tuple[int, ...]
+    periodic: tuple[bool, ...] = ()
+    drift: Drift = Drift()
+
+    def grid(self) -> Grid:
+        """The grid of the tokens."""
+        return Grid(self.lower, self.upper, self.cells, self.periodic or (False,) * len(self.cells))
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The law of the heads: on a box with an ``initial`` law, or finitely many ``points`` with ``weights``.
+
+    Meaning: ``family`` says how a head acts (scalar: theta = (w, a), W = w I, A = a I); a
+    Fokker-Planck problem has none. ``weights`` are relative, empty for equal ones.
+    """
+
+    family: str | None = None
+    lower: Vector = ()
+    upper: Vector = ()
+    cells: tuple[int, ...] = ()
+    periodic: tuple[bool, ...] = ()
+    initial: Law | None = None
+    points: tuple[Vector, ...] = ()
+    weights: Vector = ()
+
+    def grid(self) -> Grid:
+        """The grid of the heads."""
+        return Grid(self.lower, self.upper, self.cells, self.periodic or (False,) * len(self.cells))
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """Depth t in [0, T], its layers, and how the tokens are transported."""
+
+    T: float = 1.0
+    layers: int = 1
+    shared: bool = True
+    scheme: str = "weno5z"
+    stepper: str = "ssprk3"
+    cfl: float = 0.5
+    positivity: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """One input law with its target; ``role`` is train or held-out."""
+
+    initial: Law
+    target: int | float | Vector | Law | None = None
+    role: str = "train"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceFile:
+    """Many input laws on common points, in an .npz file beside the problem.
+
+    Meaning: ``points``, ``weights``, ``labels`` name arrays (n, d), (N, n), (N,) or (N, k). Item i
+    trains if ``train_every`` divides i, and is held out otherwise. Atoms are shared between cells,
+    or become Gaussians of deviation ``bandwidth``.
+    """
+
+    file: str
+    points: str = "points"
+    weights: str = "weights"
+    labels: str = "labels"
+    bandwidth: float | None = None
+    train_every: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A function of a token: ascending polynomial in x_axis, or bump exp(-|x - center|²/(2 width²))."""
+
+    kind: str
+    coefficients: Vector = ()
+    axis: int = 0
+    center: Vector = ()
+    width: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The loss of the tokens at depth T.
+
+    Meaning: ``potential`` is the integral of a feature; regression and cross-entropy act on
+    readout @ (integrals of features) + bias, the features themselves if there is no readout; a single
+    row with cross-entropy is the logit of label 1. The energy distance compares with a target law.
+    """
+
+    kind: str
+    potential: Feature | None = None
+    features: tuple[Feature, ...] = ()
+    readout: tuple[Vector, ...] = ()
+    bias: Vector = ()
+
+    @property
+    def outputs(self) -> int:
+        """Number of components that regression or cross-entropy acts on."""
+        return len(self.readout) or len(self.features)
+
+
+@dataclass(frozen=True, slots=True)
+class Potential:
+    """Given psi: a sum over axes of ascending polynomials, and (interaction/2) ∫ |theta - theta'|² rho(dtheta')."""
+
+    coefficients: tuple[Vector, ...]
+    interaction: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """Training time s and its steps; ``beta`` is the coefficient of the Laplacian."""
+
+    beta: float
+    ds: float
+    s_end: float
+    weight_decay: float = 0.0
+    splitting: str = "gibbs"
+    order: int = 2
+    control: str = "fixed"
+    tolerance: float = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What is kept: exact ``times``, a history row each ``every`` steps, snapshots, checkpoints."""
+
+    times: Vector = ()
+    every: int = 1
+    snapshots: int = 11
+    checkpoint_every: int = 10

@@ -1,0 +1,119 @@
+"""The input laws of a problem on its grid: one batch of cell averages with targets and roles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.errors import FileError, MeanFieldError, nearest
+from meanfield_pde.grid import Grid
+from meanfield_pde.law_deposit import AtomSpread
+from meanfield_pde.laws import cell_averages, normalised
+from meanfield_pde.problem import Objective, Problem, Sequence, SequenceFile
+from meanfield_pde.problem_checks import ROLES, one_of
+from meanfield_pde.problem_objective import Target, check_target
+from meanfield_pde.sample_files import finite_table, read_arrays
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceBatch:
+    """Input laws as cell averages, with what belongs to each.
+
+    Shapes: mu (B, *cells).
+    Meaning: ``roles`` are train or held-out; ``names`` say where each came from; ``outside_mass`` is
+    the largest mass that any of them has outside the box.
+    """
+
+    mu: FloatArray
+    targets: tuple[Target, ...]
+    roles: tuple[str, ...]
+    names: tuple[str, ...]
+    outside_mass: float
+
+
+def sequence_batch(problem: Problem, grid: Grid, role: str | None = None) -> SequenceBatch:
+    """All sequences of a problem on a grid, or those of one role, in the order of the problem.
+
+    Raises: MeanFieldError or FileError naming the entry or the file.
+    """
+    if role is not None:
+        one_of(role, ROLES, "role")
+    parts = []
+    for k, entry in enumerate(problem.sequences):
+        if isinstance(entry, SequenceFile):
+            parts.append(_from_file(entry, problem, grid, k, role))
+        elif role in (None, entry.role):
+            parts.append(_single(entry, problem, grid, k))
+    return SequenceBatch(
+        np.concatenate([part.mu for part in parts]) if parts else np.empty((0, *grid.cells)),
+        sum((part.targets for part in parts), ()),
+        sum((part.roles for part in parts), ()),
+        sum((part.names for part in parts), ()),
+        max((part.outside_mass for part in parts), default=0.0),
+    )
+
+
+def _single(entry: Sequence, problem: Problem, grid: Grid, position: int) -> SequenceBatch:
+    name = f"sequences[{position}]"
+    try:
+        density, outside = cell_averages(entry.initial, grid, Path(problem.base))
+    except MeanFieldError as error:
+        raise type(error)(f"{name}.initial: {error}") from None
+    return SequenceBatch(density[None], (entry.target,), (entry.role,), (name,), outside)
+
+
+def _from_file(entry: SequenceFile, problem: Problem, grid: Grid, position: int, role: str | None) -> SequenceBatch:
+    path = Path(problem.base) / entry.file
+    arrays = read_arrays(path)
+    points = finite_table(_named(arrays, entry.points, path), path, entry.points)
+    weights = finite_table(_named(arrays, entry.weights, path), path, entry.weights)
+    if weights.shape[1] != len(points):
+        raise FileError(f"{path}: {entry.weights} {weights.shape} and {entry.points} {points.shape} do not fit: "
+                        "give (N, n) and (n, d)")  # fmt: skip
+    if points.shape[1] != grid.dim:
+        raise FileError(f"{path}: {entry.points} has dimension {points.shape[1]}, but the tokens have {grid.dim}")
+    bad = np.flatnonzero((weights.min(axis=1) < 0) | ~(weights.sum(axis=1) > 0))
+    if len(bad):
+        raise FileError(f"{path}: row {bad[0] + 1} of {entry.weights} must be >= 0 with a positive sum")
+    roles = ["train" if i % entry.train_every == 0 else "held-out" for i in range(len(weights))]
+    chosen = [i for i in range(len(weights)) if role in (None, roles[i])]
+    targets = _targets(arrays, entry, problem.objective, grid.dim, path, len(weights))
+    spread = AtomSpread(points, grid, entry.bandwidth)
+    mu = np.empty((len(chosen), *grid.cells))
+    worst = 0.0
+    for row, i in enumerate(chosen):
+        name = f"sequences[{position}]: {path}, row {i + 1}:"
+        mu[row], outside = normalised(spread(weights[i] / weights[i].sum()), grid, name, entry.bandwidth is None)
+        worst = max(worst, outside)
+    return SequenceBatch(
+        mu,
+        tuple(targets[i] for i in chosen),
+        tuple(roles[i] for i in chosen),
+        tuple(f"{entry.file}[{i}]" for i in chosen),
+        worst,
+    )
+
+
+def _named(arrays: dict[str, Any], name: str, path: Path) -> Any:
+    if name not in arrays:
+        raise FileError(f"{path} has no array '{name}'; {nearest(name, sorted(arrays))}")
+    return arrays[name]
+
+
+def _targets(
+    arrays: dict[str, Any], entry: SequenceFile, objective: Objective | None, dim: int, path: Path, count: int
+) -> list[Target]:
+    if objective is None or objective.kind == "potential":
+        return [None] * count
+    labels = np.asarray(_named(arrays, entry.labels, path))
+    finite_table(labels, path, entry.labels)
+    if len(labels) != count:
+        raise FileError(f"{path}: {entry.labels} has {len(labels)} rows, but {entry.weights} has {count}")
+    targets: list[Target] = [tuple(float(v) for v in row) if labels.ndim == 2 else row.item() for row in labels]
+    for i, target in enumerate(targets):
+        check_target(target, objective, dim, f"{path}: {entry.labels}[{i}]")
+    return targets

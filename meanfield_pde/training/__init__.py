@@ -1,0 +1,1 @@
+"""The coupling in training time s: state in, state out, one loop."""

@@ -1,0 +1,204 @@
+"""From a problem to the two sides, the initial state and the loop that joins them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.given_potential import GivenPotential
+from meanfield_pde.equations.grid_tokens import GridTokens
+from meanfield_pde.equations.mu_continuity import Transport
+from meanfield_pde.equations.rho_fokker_planck import FokkerPlanckHeads
+from meanfield_pde.equations.runge_kutta import stepper
+from meanfield_pde.equations.schemes import scheme
+from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.grid import Grid
+from meanfield_pde.laws import cell_averages, head_samples
+from meanfield_pde.measure import Measure
+from meanfield_pde.model import objective as losses
+from meanfield_pde.model.sides import TokenSide
+from meanfield_pde.problem import Depth, Feature, Heads, Objective, Problem, Tokens, given
+from meanfield_pde.sequences import SequenceBatch, sequence_batch
+from meanfield_pde.training.scheduler import Training
+from meanfield_pde.training.splitting import splitting
+from meanfield_pde.training.state import TrainingState
+from meanfield_pde.training.stepsize import Control, EnergyControl, Fixed
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A problem made ready to run; what its kind does not have is None.
+
+    Meaning: ``tokens`` with the ``batch`` of training sequences on ``token_grid``; ``heads`` on ``head_grid``,
+    or the fixed measures ``fixed_heads`` of a problem of tokens alone; ``training`` and its first ``state``.
+    """
+
+    problem: Problem
+    token_grid: Grid | None = None
+    head_grid: Grid | None = None
+    batch: SequenceBatch | None = None
+    tokens: GridTokens | None = None
+    heads: FokkerPlanckHeads | None = None
+    fixed_heads: tuple[Measure, ...] | None = None
+    training: Training | None = None
+    state: TrainingState | None = None
+
+
+def assemble(problem: Problem, threads: int | None = None) -> Assembled:
+    """Make a problem ready to run.
+
+    Raises: MeanFieldError for laws that do not fit their box, unstable schemes, or a path over the memory budget.
+    """
+    if problem.kind == "fokker-planck":
+        return _fokker_planck(problem)
+    grid = given(problem.tokens, "tokens").grid()
+    depth = given(problem.depth, "depth")
+    batch = sequence_batch(problem, grid, "train")
+    if problem.kind == "tokens":
+        fixed = fixed_measure(given(problem.heads, "heads"))
+        tokens = grid_tokens(problem, grid, batch, fixed.points, threads)
+        layers = 1 if depth.shared else depth.layers
+        return Assembled(problem, token_grid=grid, batch=batch, tokens=tokens, fixed_heads=(fixed,) * layers)
+    head_grid = given(problem.heads, "heads").grid()
+    training = given(problem.training, "training")
+    lengths = (1.0,) if depth.shared else tuple(np.diff(layer_edges(depth)).tolist())
+    heads = FokkerPlanckHeads(head_grid, training.beta, training.weight_decay, lengths)
+    rho = np.repeat(_head_density(problem)[None], len(lengths), axis=0)
+    # one array of points for both sides, so that the distinct scores are found once
+    tokens = grid_tokens(problem, grid, batch, heads.points, threads)
+    return Assembled(
+        problem,
+        token_grid=grid,
+        head_grid=head_grid,
+        batch=batch,
+        tokens=tokens,
+        heads=heads,
+        training=_training(problem, tokens, heads),
+        state=TrainingState(0.0, 0, training.ds, rho),
+    )
+
+
+def _head_density(problem: Problem) -> FloatArray:
+    return _density_of(given(problem.heads, "heads"))
+
+
+def _density_of(heads: Heads) -> FloatArray:
+    if heads.initial is None:
+        raise MeanFieldError("heads.initial is missing: give the law of the heads")
+    return head_samples(heads.initial, heads.grid())
+
+
+def layer_edges(depth: Depth) -> FloatArray:
+    """Depths between the layers, (layers + 1,): the owner of the time grid in depth."""
+    return np.linspace(0.0, depth.T, depth.layers + 1)
+
+
+def _training(problem: Problem, tokens: TokenSide, heads: FokkerPlanckHeads) -> Training:
+    keys = given(problem.training, "training")
+    control: Control = Fixed(keys.ds) if keys.control == "fixed" else EnergyControl(keys.ds, keys.tolerance)
+    return Training(tokens, heads, splitting(keys.splitting), keys.order, control)
+
+
+def _fokker_planck(problem: Problem) -> Assembled:
+    grid = given(problem.heads, "heads").grid()
+    keys, potential = given(problem.training, "training"), given(problem.potential, "potential")
+    heads = FokkerPlanckHeads(grid, keys.beta, keys.weight_decay)
+    values = np.zeros(grid.size)
+    for axis, coefficients in enumerate(potential.coefficients):
+        values += np.polynomial.polynomial.polyval(heads.points[:, axis], coefficients)
+    rho = _head_density(problem)[None]
+    training = _training(problem, GivenPotential(values, potential.interaction), heads)
+    return Assembled(
+        problem,
+        head_grid=grid,
+        heads=heads,
+        training=training,
+        state=TrainingState(0.0, 0, keys.ds, rho),
+    )
+
+
+def fixed_measure(heads: Heads) -> Measure:
+    """The law of heads that do not move: given as points with weights normalised to 1, or sampled on their grid."""
+    if not heads.points:
+        grid = heads.grid()
+        density = _density_of(heads)
+        return Measure.particles(grid.points(), density.ravel() * grid.cell_volume)
+    points = np.array(heads.points, dtype=float)
+    weights = np.array(heads.weights) if heads.weights else np.ones(len(points))
+    return Measure.particles(points, weights / weights.sum())
+
+
+def transport(tokens: Tokens, depth: Depth) -> Transport:
+    """Scheme, stepper, Courant number and prescribed drift on the grid of the tokens."""
+    grid = tokens.grid()
+    constant = tokens.drift.constant or (0.0,) * grid.dim
+    drift = []
+    for axis in range(grid.dim):
+        along = constant[axis] - tokens.drift.leak * grid.face_points(axis)[:, axis]
+        drift.append(along.reshape(grid.face_shape(axis)))
+    return Transport(grid, scheme(depth.scheme), stepper(depth.stepper), depth.cfl, depth.positivity, tuple(drift))
+
+
+def grid_tokens(
+    problem: Problem, grid: Grid, batch: SequenceBatch, head_points: FloatArray, threads: int | None = None
+) -> GridTokens:
+    """The token side of a problem for any batch of its sequences."""
+    depth = given(problem.depth, "depth")
+    family = given(given(problem.heads, "heads").family, "heads.family")
+    loss, targets = None, None
+    if problem.objective is not None:
+        loss = objective_on(problem.objective, grid)
+        targets = _targets(problem, grid, batch)
+    more = {} if threads is None else {"threads": threads}
+    return GridTokens(
+        transport(given(problem.tokens, "tokens"), depth),
+        family,
+        head_points,
+        layer_edges(depth),
+        depth.shared,
+        batch.mu,
+        loss,
+        targets,
+        **more,
+    )
+
+
+def feature_values(feature: Feature, grid: Grid) -> FloatArray:
+    """A feature at the cell centres with the box filter inverted, (size,): exact for polynomials."""
+    points = grid.points()
+    if feature.kind == "polynomial":
+        axis = feature.axis
+        coefficients = losses.deconvolved_polynomial(feature.coefficients, grid.spacing[axis])
+        return np.asarray(np.polynomial.polynomial.polyval(points[:, axis], coefficients))
+    width = given(feature.width, "objective.features.width")
+    bump = np.exp(-((points - np.array(feature.center)) ** 2).sum(axis=1) / (2.0 * width**2))
+    return grid.deconvolve(bump.reshape(grid.cells)).ravel()
+
+
+def objective_on(objective: Objective, grid: Grid) -> losses.Objective:
+    """The loss on a grid: features sampled and deconvolved, readout and bias folded in where it is linear."""
+    if objective.kind == "potential":
+        return losses.Potential(feature_values(given(objective.potential, "objective.potential"), grid))
+    if objective.kind == "energy-distance":
+        return losses.EnergyDistance(grid.cells, grid.spacing)
+    values = np.stack([feature_values(f, grid) for f in objective.features])
+    readout = np.array(objective.readout) if objective.readout else np.eye(len(values))
+    bias = np.array(objective.bias) if objective.bias else np.zeros(len(readout))
+    if objective.kind == "regression":
+        # the mass of mu is 1, so a constant added to a feature is the bias
+        return losses.PooledRegression(losses.FeatureMap(readout @ values + bias[:, None]))
+    return losses.CrossEntropy(losses.FeatureMap(values), readout, bias)
+
+
+def _targets(problem: Problem, grid: Grid, batch: SequenceBatch) -> Any:
+    kind = given(problem.objective, "objective").kind
+    if kind == "potential" or any(t is None for t in batch.targets):
+        return None
+    if kind == "energy-distance":
+        laws: list[Any] = list(batch.targets)
+        return np.stack([cell_averages(t, grid, Path(problem.base))[0].ravel() for t in laws]) * grid.cell_volume
+    return np.array(batch.targets, dtype=float)

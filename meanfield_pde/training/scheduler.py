@@ -1,0 +1,137 @@
+"""The loop in training time: a generator of states that never learns in which limit tokens and heads stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.errors import MeanFieldError, NotFiniteError
+from meanfield_pde.model.sides import FirstVariation, HeadSide, TokenSide
+from meanfield_pde.training import splitting as split
+from meanfield_pde.training.state import Moment, TrainingState
+from meanfield_pde.training.stepsize import Control, EnergyControl, Fixed
+
+# a time closer to a step than this share of it is that step
+SNAP = 1e-9
+# free energies of order 1 cannot be told apart below this
+ROUNDING = 1e-14
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a run in s is made of.
+
+    Meaning: ``order`` 1 takes psi at the start of a step, 2 refreshes it at the midpoint.
+    """
+
+    tokens: TokenSide
+    heads: HeadSide
+    splitting: split.Splitting
+    order: int
+    control: Control
+
+    def __post_init__(self) -> None:
+        split.check(self.splitting, self.heads.flows)
+        if self.order == 2 and self.splitting.order < 2:
+            raise MeanFieldError(
+                "training.order = 2 needs a splitting of order 2: take splitting = 'strang' or 'gibbs', or order = 1"
+            )
+
+    def moment(self, state: TrainingState, side: bool = False) -> Moment:
+        """Evaluate loss, first variation and free energy at a state."""
+        variation = self.tokens.first_variation(self.heads.measure(state.rho))
+        energy = variation.loss + self.heads.regularisation(state.rho)
+        if not np.isfinite(energy):
+            raise NotFiniteError(
+                f"the free energy is {energy} at s = {state.s:g}, step {state.step}: loss {variation.loss}"
+            )
+        return Moment(state, variation, energy, side)
+
+    def step(self, moment: Moment, ds: float) -> tuple[FloatArray, FloatArray]:
+        """rho after a step ds from ``moment``, and the psi it was taken with."""
+        rho, flows = moment.state.rho, self.heads.flows
+        psi = self.heads.potential(moment.variation.potential)
+        if self.order == 1:
+            return split.apply(self.splitting, flows, rho, psi, ds, 1), psi
+        half = split.apply(self.splitting, flows, rho, psi, 0.5 * ds, 1)
+        psi = self.heads.potential(self._variation(half, moment.state, ds).potential)
+        return split.apply(self.splitting, flows, rho, psi, ds, 2), psi
+
+    def _variation(self, rho: FloatArray, state: TrainingState, ds: float) -> FirstVariation:
+        if not np.isfinite(rho).all():
+            where = tuple(int(i) for i in np.argwhere(~np.isfinite(rho))[0])
+            raise NotFiniteError(f"rho is not finite in layer and cell {where} after s = {state.s:g} with ds = {ds:g}")
+        return self.tokens.first_variation(self.heads.measure(rho))
+
+    def run(self, state: TrainingState, s_end: float, times: Sequence[float] = ()) -> Iterator[Moment]:
+        """Moments from ``state`` on: the state itself, every accepted step, and side moments at ``times`` and s_end.
+
+        A time that is no step is reached by a side step that is then discarded, so neither ``times`` nor s_end
+        changes the states. Times before the state or after s_end are left out.
+        Raises: NotFiniteError; MeanFieldError when step control would go below its smallest step.
+        """
+        asked = sorted({t for t in (*times, s_end) if state.s < t <= s_end})
+        # adaptive steps add up, so a label put on them would change later times; fixed ones are counted
+        snap = SNAP * self.control.ds if isinstance(self.control, Fixed) else 0.0
+        moment = self.moment(state)
+        yield moment
+        while asked:
+            following = self._advance(moment)
+            reached = following.state.s
+            while asked and asked[0] < reached - snap:
+                t = asked.pop(0)
+                rho = self.step(moment, t - moment.state.s)[0]
+                yield self.moment(replace(moment.state, s=t, rho=rho), side=True)
+            if not asked:
+                return
+            if asked[0] <= reached + snap:
+                following = following._replace(state=replace(following.state, s=asked.pop(0)))
+            moment = following
+            yield moment
+
+    def _advance(self, moment: Moment) -> Moment:
+        state = moment.state
+        if isinstance(self.control, EnergyControl):
+            return self._controlled(moment, self.control)
+        rho, _ = self.step(moment, self.control.ds)
+        count = state.step + 1
+        # from the count, not by adding up, so that no rounding gathers and no label changes a later time
+        return self._accepted(moment, replace(state, s=count * self.control.ds, step=count, rho=rho))
+
+    def _accepted(self, before: Moment, state: TrainingState) -> Moment:
+        after = self.moment(state)
+        rise = max(state.energy_rise, after.free_energy - before.free_energy)
+        return after._replace(state=replace(state, energy_rise=rise))
+
+    def _controlled(self, moment: Moment, control: EnergyControl) -> Moment:
+        state, ds, rejected = moment.state, moment.state.ds, moment.state.rejected
+        while True:
+            if ds < control.smallest:
+                raise MeanFieldError(
+                    f"step control fell to ds = {ds:.1e} at s = {state.s:g} (smallest {control.smallest:.0e}): "
+                    "raise training.tolerance or look for a loss that is not smooth"
+                )
+            error, rise, estimate = np.inf, np.inf, 0.0
+            after = None
+            try:
+                rho, psi = self.step(moment, ds)
+                low = split.apply(self.splitting, self.heads.flows, state.rho, psi, ds, 1)
+                if self.order == 1:
+                    # the step itself is of order 1: judge it against the step of order 2
+                    low = split.apply(self.splitting, self.heads.flows, state.rho, psi, ds, 2)
+                error = self.heads.distance(rho, low)
+                if error <= control.tolerance:
+                    estimate = abs(self.heads.energy_change(low, rho, psi)) + ROUNDING
+                    after = self._accepted(moment, replace(state, s=state.s + ds, step=state.step + 1, rho=rho))
+                    rise = after.free_energy - moment.free_energy
+            except NotFiniteError:
+                # a trial that is not finite is one more rejected trial; the smallest step ends it with words
+                error, after = np.inf, None
+            accepted = after is not None and control.accepts(error, rise, estimate)
+            following = control.next_step(ds, error, accepted)
+            if accepted and after is not None:
+                return after._replace(state=replace(after.state, ds=following, rejected=rejected))
+            ds, rejected = following, rejected + 1

@@ -1,0 +1,35 @@
+"""The training state: a frozen value whose fields are the checkpoint schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.model.sides import FirstVariation
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """All that the next step depends on, and the counters of the run so far.
+
+    Shapes: ``rho`` (layers, *head_cells), one layer when heads are shared.
+    Meaning: ``s`` training time, ``step`` accepted steps, ``ds`` the next step, ``rejected`` trials cut so far,
+    ``energy_rise`` the largest rise of the free energy over one step so far (0 if it never rose).
+    """
+
+    s: float
+    step: int
+    ds: float
+    rho: FloatArray
+    rejected: int = 0
+    energy_rise: float = 0.0
+
+
+class Moment(NamedTuple):
+    """A state with what was computed there; ``side`` marks a time between steps, reached by a step then discarded."""
+
+    state: TrainingState
+    variation: FirstVariation
+    free_energy: float
+    side: bool

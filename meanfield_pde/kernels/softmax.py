@@ -163,7 +163,7 @@ def softmax_to_weights(keys, y_t, w, occupied, widths, means, log_z, g, out):
 def softmax_to_points(keys, y_t, w, occupied, widths, means, log_z, g, key_out, y_out):
     """Transposes in the keys and in the points.
 
-    """Transpose in the weights of occupied points: out_j += sum_k e^{z_k·y_j - log_z_k} g_k·(y_j - m_k).
+    key_out_k = Cov_k g_k - slope(z_k) g_k; y_out_j += sum_k p_kj [g_k + (g_k·(y_j - m_k)) z_k], p_kj softmax weights.
     Shapes: key_out (K, d) overwritten, y_out (n, d) added to.
     """
     d, n = y_t.shape

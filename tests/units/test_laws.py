@@ -212,6 +212,14 @@ def test_a_centre_reached_by_rounding_at_the_seam_stays_in_range() -> None:
     assert density[0] * grid.cell_volume == pytest.approx(1.0, abs=1e-13)
 
 
+def test_an_atom_a_rounding_beyond_the_first_or_last_centre_never_reaches_the_other_wall() -> None:
+    grid = box(10)
+    first, last = np.nextafter(grid.centers(0)[0], -9), np.nextafter(grid.centers(0)[-1], 9)
+    low, high = (cell_averages(Atoms(((x,),)), grid)[0] * grid.cell_volume for x in (first, last))
+    assert np.array_equal(low[1:], np.zeros(9))
+    assert np.array_equal(high[:-1], np.zeros(9))
+
+
 def test_kernel_samples_are_the_mixture_of_gaussians(tmp_path: Path) -> None:
     points = np.array([[0.3, -0.2], [1.0, 0.5]])
     np.save(tmp_path / "s.npy", points)

@@ -24,6 +24,8 @@ from meanfield_pde.model.table import SIZES, SoftmaxTable, TabulatedField, table
 
 # sequences a block: fixed, so that the number of threads never changes a bit
 BLOCK = 8
+# the table is checked at the first and last layer edge and at these many in between
+CHECK_EDGES = 4
 T_ = TypeVar("T_")
 
 
@@ -125,7 +127,7 @@ class GridTokens:
         """Carry all laws (or others, ``mu0``) through the layers.
 
         The table starts at the least size that resolves the initial laws and grows until the error measured at
-        every layer edge is within ``tolerance``; at the largest size the error is reported as it is.
+        five layer edges is within ``tolerance``; at the largest size the error is reported as it is.
         """
         laws = self.mu0 if mu0 is None else mu0
         starts = [laws[i : i + BLOCK] for i in range(0, len(laws), BLOCK)]
@@ -157,7 +159,9 @@ class GridTokens:
 
     def _table_error(self, fields: tuple[AssembledField, ...], path: Path) -> float:
         worst = 0.0
-        for layer, mu in enumerate(path.nodes):
+        last = len(path.nodes) - 1
+        for layer in sorted({round(last * k / CHECK_EDGES) for k in range(CHECK_EDGES + 1)}):
+            mu = path.nodes[layer]
             f = fields[min(layer, len(fields) - 1)]
             if isinstance(f, TabulatedField):
                 weights = np.maximum(mu.reshape(len(mu), -1), 0.0) * self.transport.grid.cell_volume

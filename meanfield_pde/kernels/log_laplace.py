@@ -42,8 +42,8 @@ def box_mean_slope(z, h):
 def table_moments(kernel, nodes, y, width, mu, out):
     """Softmax means of B laws at all nodes.
 
-    Shapes: kernel (n, q), nodes (q,), y (n,), mu (B, n) weights >= 0, out (B, 3, q): the mean
-    (box filter removed), 1/Z in units of the shifted kernel (0 where it underflowed), and Λ there.
+    Shapes: kernel (n, q), nodes (q,), y (n,) ascending, mu (B, n) weights >= 0, out (B, 3, q): the mean
+    (box filter removed), 1/Z in units of the shifted kernel (0 where it underflowed), and Λ of the sum over cells.
     """
     batch, n = mu.shape
     q = nodes.shape[0]
@@ -64,7 +64,7 @@ def table_moments(kernel, nodes, y, width, mu, out):
             if total[k] > UNDERFLOW:
                 out[b, 0, k] = first[k] / total[k] - box_mean_shift(nodes[k], width)
                 out[b, 1, k] = 1.0 / total[k]
-                out[b, 2, k] = 0.0
+                out[b, 2, k] = max(nodes[k] * y[0], nodes[k] * y[n - 1]) + math.log(total[k])
             else:
                 top = -np.inf
                 for j in range(n):

@@ -9,6 +9,7 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.kernels.log_laplace import (
+    box_mean_shift,
     chebyshev_sum,
     chebyshev_sum_transpose,
     matrix_rows,
@@ -19,6 +20,8 @@ from meanfield_pde.model.attention import SoftmaxSums
 from meanfield_pde.model.field import Target
 from meanfield_pde.model.heads import HeadMatrices
 
+# cells at which the first variation is checked, and what share of the largest mass counts as none
+CHECK_CELLS, NEGLIGIBLE = 9, 1e-12
 SIZES = (24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 
 
@@ -27,7 +30,9 @@ class SoftmaxTable:
     """Nodes, exponentials and the interpolation of m(z) on |z| <= reach, fixed by the token cells.
 
     Shapes: points (n,), nodes (q,), kernel (n, q) = exp(z_q y_j - shift_q), interpolation (q, q) from node
-    values to Chebyshev coefficients. Memory: 16 n q bytes.
+    values to Chebyshev coefficients; check_keys (13,) lie between the nodes, check_rows (13, q) interpolate there;
+    node_shift and check_shift are what the box filter adds to the means.
+    Memory: 16 n q bytes.
     """
 
     points: FloatArray
@@ -37,6 +42,10 @@ class SoftmaxTable:
     kernel: FloatArray
     kernel_t: FloatArray
     interpolation: FloatArray
+    check_keys: FloatArray
+    check_rows: FloatArray
+    node_shift: FloatArray
+    check_shift: FloatArray
 
     @classmethod
     def build(cls, points: FloatArray, width: float, reach: float, size: int) -> SoftmaxTable:
@@ -47,9 +56,12 @@ class SoftmaxTable:
         kernel_t = np.exp(score - score.max(axis=1, keepdims=True))
         interpolation = 2.0 / size * np.cos(np.arange(size)[:, None] * angle[None, :])
         interpolation[0] *= 0.5
-        return cls(
-            points, width, reach, nodes, np.ascontiguousarray(kernel_t.T), np.ascontiguousarray(kernel_t), interpolation
-        )
+        # a golden-ratio sequence spreads evenly over the angle and falls on no node
+        check = np.cos(np.pi * ((np.arange(1, 14) * 0.6180339887498949) % 1.0))
+        rows = np.polynomial.chebyshev.chebvander(check, size - 1) @ interpolation
+        kernel = np.ascontiguousarray(kernel_t.T)
+        shifts = [np.array([box_mean_shift(z, width) for z in keys]) for keys in (nodes, reach * check)]
+        return cls(points, width, reach, nodes, kernel, kernel_t, interpolation, reach * check, rows, *shifts)
 
     def moments(self, weights: FloatArray) -> FloatArray:
         """Softmax means (B, 3, q) of laws (B, n); see the kernel for the other two rows."""
@@ -58,15 +70,23 @@ class SoftmaxTable:
         return out
 
     def error(self, weights: FloatArray, moments: FloatArray) -> float:
-        """Largest difference from the direct sum at keys between the nodes, relative to max |m|, over the batch."""
-        # the keys of a golden-ratio sequence fall on no node and spread evenly over the angle
-        keys = self.reach * np.cos(np.pi * ((np.arange(1, 14) * 0.6180339887498949) % 1.0))
-        basis = np.polynomial.chebyshev.chebvander(keys / self.reach, len(self.nodes) - 1) @ self.interpolation
+        """Largest relative error at keys between the nodes over a batch, of m and of its first variation.
+
+        m is compared with direct sums relative to max |m|; the first variation e^{zy}(y - m(z))/Z(z), which carries
+        the costate and needs more nodes than m, at cells y spread over the law, relative to its maximum in z.
+        """
         worst = 0.0
-        for law, table in zip(weights, moments[:, 0], strict=True):
-            sums = SoftmaxSums(self.points[:, None], law, np.array([self.width]))
-            exact = sums.means(keys[:, None])[0][:, 0]
-            worst = max(worst, float(np.abs(basis @ table - exact).max() / np.abs(exact).max()))
+        keys = self.check_keys
+        for law, table in zip(weights, moments, strict=True):
+            means, log_z = SoftmaxSums(self.points[:, None], law, np.array([self.width])).means(keys[:, None])
+            mean = means[:, 0]
+            worst = max(worst, float(np.abs(self.check_rows @ table[0] - mean).max() / np.abs(mean).max()))
+            held = np.flatnonzero(law > NEGLIGIBLE * law.max())
+            y = self.points[held[np.linspace(0, len(held) - 1, CHECK_CELLS).astype(np.intp)], None]
+            tabulated = np.exp(self.nodes * y - table[2]) * (y - table[0] - self.node_shift)
+            exact = np.exp(keys * y - log_z) * (y - mean - self.check_shift)
+            gap = np.abs(tabulated @ self.check_rows.T - exact).max(axis=1)
+            worst = max(worst, float((gap / np.abs(exact).max(axis=1)).max()))
         return worst
 
 

@@ -1,1 +1,1 @@
-"""To be written."""
+"""The command ``meanfield-pde``: parsing and printing only."""

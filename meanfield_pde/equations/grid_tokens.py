@@ -81,6 +81,7 @@ class GridTokens:
     heads: HeadMatrices = field(init=False)
     field_targets: tuple[Target, ...] = field(init=False)
     tables: dict[int, SoftmaxTable] = field(init=False, default_factory=dict)
+    first_sizes: dict[float, Sequence[int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         grid = self.transport.grid
@@ -147,15 +148,21 @@ class GridTokens:
         return Sweep(fields, tuple(paths), size, None if errors is None else max(errors))
 
     def _sizes(self, rho: tuple[Measure, ...], laws: FloatArray) -> Sequence[int]:
-        """Table sizes worth trying, from the least that resolves the initial laws."""
+        """Table sizes worth trying, from the least that resolves the initial laws; kept for the laws of the problem."""
         reach = max(table_reach(self._matrices(law), self.field_targets) for law in rho)
+        if laws is self.mu0 and reach in self.first_sizes:
+            return self.first_sizes[reach]
         weights = np.maximum(laws.reshape(len(laws), -1), 0.0) * self.transport.grid.cell_volume
+        found: Sequence[int] = SIZES[-1:]
         for i, size in enumerate(SIZES):
             table = self._table(size, reach)
             # a margin for the laws to come and for the sum over heads
             if table.error(weights, table.moments(weights)) <= 0.25 * self.tolerance:
-                return SIZES[i:]
-        return SIZES[-1:]
+                found = SIZES[i:]
+                break
+        if laws is self.mu0:
+            self.first_sizes[reach] = found
+        return found
 
     def _table_error(self, fields: tuple[AssembledField, ...], path: Path) -> float:
         worst = 0.0

@@ -59,9 +59,10 @@ def _limited(a, b, limiter):
         return np.sign(a) * min(centred, 2.0 * min(abs(a), abs(b)))
     if limiter == VANLEER:
         return 2.0 * (a / (a + b)) * b
-    # van Albada, written in the ratio so that tiny slopes do not underflow
-    r = a / b
-    return b * r * (1.0 + r) / (1.0 + r * r)
+    # van Albada, written in the ratio of the smaller to the larger: neither underflows nor overflows
+    small, large = (a, b) if abs(a) < abs(b) else (b, a)
+    r = small / large
+    return small * (1.0 + r) / (1.0 + r * r)
 
 
 @jit
@@ -75,13 +76,13 @@ def muscl_faces(u3, v3, index, inner_face, limiter, out3):
         for f in range(faces):
             for i in range(inner):
                 s = 0 if v3[o, f, i] >= 0.0 else 1
-                near = u3[o, index[s, f, 1], i]
-                ahead = u3[o, index[s, f, 2], i] - near
+                first, second = u3[o, index[s, f, 0], i], u3[o, index[s, f, 1], i]
                 if inner_face[s, f]:
-                    behind = near - u3[o, index[s, f, 0], i]
-                    out3[o, f, i] = near + 0.5 * _limited(behind, ahead, limiter)
+                    ahead = u3[o, index[s, f, 2], i] - second
+                    out3[o, f, i] = second + 0.5 * _limited(second - first, ahead, limiter)
                 else:
-                    out3[o, f, i] = near + 0.5 * ahead
+                    # the stencil starts at the wall, with the cell upwind of the face
+                    out3[o, f, i] = first + 0.5 * (second - first)
 
 
 @jit

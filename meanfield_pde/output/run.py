@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,30 @@ def run(problem: Problem, folder: Path, *, threads: int | None = None, progress:
         raise FileError(f"{folder} already holds a run: go on with `resume {folder}`, or give another folder")
     problem = absolute_paths(problem)
     text = dump_problem(problem)
+    made = [path for path in (folder / CHECKPOINTS, folder, *folder.parents) if not path.exists()]
     try:
         (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         (folder / PROBLEM).write_text(text, encoding="utf-8")
+        return _go(problem, folder, None, None, threads, progress)
     except OSError as error:
+        _unmake(folder, made)
         raise FileError(
             f"cannot write into {folder}: {error.strerror}; give a folder you may write to with -o"
         ) from None
-    return _go(problem, folder, None, None, threads, progress)
+    except MeanFieldError:
+        _unmake(folder, made)
+        raise
+
+
+def _unmake(folder: Path, made: list[Path]) -> None:
+    """Take back a run that was refused before anything was saved: the files and folders it ``made``, nothing else."""
+    with suppress(OSError):
+        if any((folder / CHECKPOINTS).iterdir()):
+            return
+        (folder / PROBLEM).unlink(missing_ok=True)
+    for path in made:
+        with suppress(OSError):
+            path.rmdir()
 
 
 def resume(

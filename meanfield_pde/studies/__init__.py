@@ -1,1 +1,1 @@
-"""To be written."""
+"""Studies: one claim a file, measured."""

@@ -24,8 +24,8 @@ from meanfield_pde.model.table import SIZES, SoftmaxTable, TabulatedField, table
 
 # sequences a block: fixed, so that the number of threads never changes a bit
 BLOCK = 8
-# the table is checked at the first and last layer edge and at these many in between
-CHECK_EDGES = 4
+# the table is checked at the layer edges that cut the depth into so many parts
+CHECK_EDGES = 2
 T_ = TypeVar("T_")
 
 
@@ -128,7 +128,7 @@ class GridTokens:
         """Carry all laws (or others, ``mu0``) through the layers.
 
         The table starts at the least size that resolves the initial laws and grows until the error measured at
-        five layer edges is within ``tolerance``; at the largest size the error is reported as it is.
+        three layer edges (first, middle, last) is within ``tolerance``; at the largest size the error is reported as it is.
         """
         laws = self.mu0 if mu0 is None else mu0
         starts = [laws[i : i + BLOCK] for i in range(0, len(laws), BLOCK)]

@@ -68,8 +68,8 @@ def reference(heads: np.ndarray, x: np.ndarray) -> np.ndarray:
     return chebyshev.chebval((x - M0) / (np.sqrt(S0) * REACH), to_modes @ found.y[:, -1])
 
 
-def computed(heads: np.ndarray, cells: int, name: str) -> tuple[Grid, np.ndarray, np.ndarray]:
-    """Grid, mu_0 and the reported p_0."""
+def side(heads: np.ndarray, cells: int, name: str) -> GridTokens:
+    """Gaussian tokens under three heads, with the loss ½∫(x - b)² dmu_T."""
     grid = Grid((-4.8,), (5.8,), (cells,), (False,))
     mu = cell_averages(Gaussian((M0,), ((S0,),)), grid)[0]
     # the depth step shrinks faster than h, so that its error of order 3 does not show
@@ -80,11 +80,16 @@ def computed(heads: np.ndarray, cells: int, name: str) -> tuple[Grid, np.ndarray
             grid.centers(0), deconvolved_polynomial((0.5 * B**2, -B, 0.5), grid.spacing[0])
         )
     )
-    tokens = GridTokens(transport, "scalar", heads, np.linspace(0.0, T, 41), True, mu[None], loss, None)
-    rho = (Measure.particles(heads, RHO),)
-    sweep = tokens.forward(rho)
+    return GridTokens(transport, "scalar", heads, np.linspace(0.0, T, 41), True, mu[None], loss, None)
+
+
+def computed(heads: np.ndarray, cells: int, name: str) -> tuple[Grid, np.ndarray, np.ndarray]:
+    """Grid, mu_0 and the reported p_0."""
+    tokens = side(heads, cells, name)
+    grid = tokens.transport.grid
+    sweep = tokens.forward((Measure.particles(heads, RHO),))
     costate = tokens.backward(sweep, tokens.terminal(sweep.final)[1])
-    return grid, mu, grid.refilter(costate.nodes[0])[0]
+    return grid, tokens.mu0[0], grid.refilter(costate.nodes[0])[0]
 
 
 def errors(heads: np.ndarray, name: str) -> np.ndarray:
@@ -123,3 +128,20 @@ def test_a_stagnation_point_among_the_tokens_costs_the_costate_its_order(name: s
     found = errors(STAGNANT, name)
     assert found[0] / found[-1] >= 2.0**3, found
     assert found[-1] < 1e-5, found
+
+
+@pytest.mark.parametrize("heads", [MOVING, STAGNANT])
+@pytest.mark.parametrize("name", ["linear5", "weno5z"])
+def test_the_gradient_keeps_its_order_in_both_cases(heads: np.ndarray, name: str) -> None:
+    # δL/δrho = c1 w + c2 w a + const for Gaussian tokens and any heads (docs/mathematics.md, 5.2)
+    m, s, _ = flow(heads, T)
+    c1 = T * m * (m - B)
+    exact = c1 * heads[:, 0] + (T * s * m * (m - B) + T * s * s) * heads[:, 0] * heads[:, 1]
+    found = []
+    for cells in (64, 128):
+        tokens = side(heads, cells, name)
+        potential = tokens.first_variation((Measure.particles(heads, RHO),)).potential[0]
+        gap = potential - exact
+        found.append(float(np.abs(gap - gap[0]).max() / np.abs(exact - exact[0]).max()))
+    assert np.log2(found[0] / found[1]) >= 3.5, found
+    assert found[1] < 3e-6, found

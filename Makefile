@@ -43,7 +43,8 @@ test-slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow $(PYTEST_ARGS)
 
 bench: $(STAMP)
-	$(BIN)/meanfield-pde bench
+	$(BIN)/python benchmarks/attention.py
+	$(BIN)/python benchmarks/training_step.py
 
 docs: $(STAMP)
 	$(PIP) install --quiet --editable ".[docs]"

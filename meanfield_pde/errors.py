@@ -14,6 +14,10 @@ class NotFiniteError(MeanFieldError):
     """A computed field stopped being finite: names the field, where and when."""
 
 
+class NotConvergedError(MeanFieldError):
+    """A result could not be brought to the accuracy asked for: names what was reached and the remedy."""
+
+
 class FileError(MeanFieldError):
     """A file cannot be read, written, or belongs to another problem: names the path."""
 

@@ -109,7 +109,7 @@ class Grid:
 
         f - h²/24 f'' + 7 h⁴/5760 f'''' on each wall axis (sixth-order differences, one-sided at the
         walls); mode k divided by sinc(k h/2) on a ring. Summed against cell averages it gives the
-        integral of f against the law itself (MATHEMATICS 3.1).
+        integral of f against the law itself (docs/mathematics.md, 3.1).
         Raises: MeanFieldError with fewer than 10 cells on a wall axis.
         """
         out = np.array(values, dtype=float)

@@ -59,11 +59,9 @@ class Measure:
         return np.asarray(self.weights @ self.points / self.mass)
 
     def covariance(self) -> FloatArray:
-        """Covariance, shape (d, d); the spread h²/12 inside a cell of width h is not counted twice.
+        """Covariance, shape (d, d); the spread h²/12 that cells of width h add to it is taken off.
 
-        The second moment of cell masses is that of the box-filtered law, so h²/12 is added to it
-        by the cells and removed here by summing over centres only (MATHEMATICS 3.1 with f = x²:
-        the inverse filter of x² is x² - h²/12).
+        Source: docs/mathematics.md, 3.1; the inverse box filter of x² is x² - h²/12.
         """
         centred = self.points - self.mean()
         moment = (self.weights[:, None] * centred).T @ centred / self.mass

@@ -48,13 +48,13 @@ def absolute_paths(problem: Problem) -> Problem:
 
     def law(given: Law) -> Law:
         if isinstance(given, Samples):
-            return replace(given, file=str(base / given.file))
+            return replace(given, file=str((base / given.file).resolve()))
         if isinstance(given, Mixture):
             return replace(given, components=tuple(law(part) for part in given.components))
         return given
 
     sequences = tuple(
-        replace(entry, file=str(base / entry.file))
+        replace(entry, file=str((base / entry.file).resolve()))
         if isinstance(entry, SequenceFile)
         else replace(
             entry,

@@ -11,11 +11,13 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.mu_continuity import Stage, Transport, courant_rate, evaluate, step
 from meanfield_pde.equations.p_transport import dual_of, step_transpose
-from meanfield_pde.errors import NotFiniteError
+from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.model.field import AssembledField
 
 # a layer is redone with smaller steps when V grew so much in it that the Courant number went beyond this
 OVERSHOOT = 1.1
+# stages whose share in the gradient is taken at once: a fixed number, so that no budget changes a bit
+GATHER = 64
 
 
 class LayerPath(NamedTuple):
@@ -47,18 +49,20 @@ class Costate(NamedTuple):
 
 
 def forward(
-    transport: Transport, fields: Sequence[AssembledField], u: FloatArray, edges: FloatArray, keep: bool
+    transport: Transport,
+    fields: Sequence[AssembledField],
+    u: FloatArray,
+    edges: FloatArray,
+    keep: bool,
+    sequence: int = 0,
 ) -> Path:
     """Carry laws u (B, *cells) through the layers between ``edges``, field l in layer l (or one field in all).
 
     Each layer takes an integer number of equal steps, from the Courant number at its start; ``keep`` stores the stages.
+    ``sequence`` is the number of the first law, for messages.
     Raises: NotFiniteError naming layer, depth, sequence and cell.
     """
-    if not np.isfinite(u).all():
-        law, *cell = (int(i) for i in np.argwhere(~np.isfinite(u))[0])
-        raise NotFiniteError(
-            f"mu is not finite at depth {edges[0]:g}, sequence {law}, cell {tuple(cell)}: give finite initial laws"
-        )
+    check_laws(u, float(edges[0]), sequence)
     nodes = np.empty((len(edges), *u.shape))
     nodes[0] = u
     # positivity holds up to the Courant number asked for and not a hair beyond
@@ -68,15 +72,26 @@ def forward(
     for layer, length in enumerate(np.diff(edges)):
         field = fields[layer % len(fields)]
         first = evaluate(transport, field, nodes[layer])
-        _check_finite(first, layer, float(edges[layer]))
+        _check_finite(first, layer, float(edges[layer]), sequence)  # before the count of steps is taken from it
         count = max(1, ceil(float(length) * courant_rate(transport, first.velocity) / transport.cfl - slack))
         while True:
-            path, end, used, faces = _layer(transport, field, nodes[layer], first, float(length), count, keep)
+            path, end, used, faces = _layer(
+                transport,
+                field,
+                nodes[layer],
+                first,
+                layer,
+                (float(edges[layer]), float(length)),
+                count,
+                keep,
+                sequence,
+            )
             if not np.isfinite(end).all():
                 law, *cell = (int(i) for i in np.argwhere(~np.isfinite(end))[0])
                 raise NotFiniteError(
-                    f"mu is not finite after layer {layer} (depth {edges[layer + 1]:g}), sequence {law}, cell "
-                    f"{tuple(cell)}: the law may blow up before that depth, or the grid is too coarse"
+                    f"mu is not finite after layer {layer} (depth {edges[layer + 1]:g}), sequence "
+                    f"{sequence + law}, cell {tuple(cell)}: the law may blow up before that depth, "
+                    "or the grid is too coarse"
                 )
             if used <= most:
                 break
@@ -89,33 +104,56 @@ def forward(
 
 
 def _layer(
-    transport: Transport, field: AssembledField, u: FloatArray, first: Stage, length: float, count: int, keep: bool
+    transport: Transport,
+    field: AssembledField,
+    u: FloatArray,
+    first: Stage,
+    layer: int,
+    depths: tuple[float, float],
+    count: int,
+    keep: bool,
+    sequence: int,
 ) -> tuple[LayerPath, FloatArray, float, int]:
+    depth, length = depths
     dt = length / count
     starts: list[FloatArray] = []
     kept: list[tuple[Stage, ...]] = []
     used, limited = 0.0, 0
     for k in range(count):
         stage = first if k == 0 else evaluate(transport, field, u)
+        _check_finite(stage, layer, depth + k * dt, sequence)
         used = max(used, dt * courant_rate(transport, stage.velocity))
-        if not used <= 4.0 * transport.cfl:
+        if used > 4.0 * transport.cfl:
             # runaway: no use in going on with this step
-            return LayerPath(dt, starts, None), u, used if np.isfinite(used) else 4.0 * transport.cfl * 2, limited
+            return LayerPath(dt, starts, None), u, used, limited
         starts.append(u)
         u, stages, faces = step(transport, field, u, dt, stage)
         limited += faces
+        if transport.positivity:
+            # every stage is a step of its own, and has to be short enough for its own velocity
+            used = max(used, *(dt * courant_rate(transport, s.velocity) for s in stages))
         if keep:
             kept.append(stages)
     return LayerPath(dt, starts, kept if keep else None), u, used, limited
 
 
-def _check_finite(stage: Stage, layer: int, depth: float) -> None:
+def check_laws(u: FloatArray, depth: float, sequence: int = 0) -> None:
+    """Refuse laws u (B, *cells) that are not finite. Raises: NotFiniteError naming sequence and cell."""
+    if not np.isfinite(u).all():
+        law, *cell = (int(i) for i in np.argwhere(~np.isfinite(u))[0])
+        raise NotFiniteError(
+            f"mu is not finite at depth {depth:g}, sequence {sequence + law}, cell {tuple(cell)}: "
+            "give finite initial laws"
+        )
+
+
+def _check_finite(stage: Stage, layer: int, depth: float, sequence: int) -> None:
     for axis, v in enumerate(stage.velocity):
         if not np.isfinite(v).all():
             where = np.argwhere(~np.isfinite(v))[0]
             raise NotFiniteError(
-                f"V is not finite at depth {depth:g} (layer {layer}), sequence {where[0]}, face "
-                f"{tuple(int(i) for i in where[1:])} of axis {axis}: check rho and mu for NaN"
+                f"V is not finite at depth {depth:g} (layer {layer}), sequence {sequence + where[0]}, "
+                f"face {tuple(int(i) for i in where[1:])} of axis {axis}: check rho and mu for NaN"
             )
 
 
@@ -127,16 +165,23 @@ def backward(transport: Transport, fields: Sequence[AssembledField], path: Path,
     p = p_end
     shared = len(fields) == 1
     collected: list[list[tuple[tuple[FloatArray, ...], FloatArray]]] = [[] for _ in fields]
+    gradient: list[FloatArray | float] = [0.0 for _ in fields]
     for layer in range(len(path.layers) - 1, -1, -1):
         part = path.layers[layer]
         field = fields[0 if shared else layer]
         for k in range(len(part.starts) - 1, -1, -1):
             stages = part.stages[k] if part.stages is not None else step(transport, field, part.starts[k], part.dt)[1]
             p, cotangents = step_transpose(transport, field, dual, stages, p, part.dt)
-            collected[0 if shared else layer].extend((g, s.moments) for g, s in zip(cotangents, stages, strict=True))
+            pairs = collected[0 if shared else layer]
+            pairs.extend((g, s.moments) for g, s in zip(cotangents, stages, strict=True))
+            if len(pairs) >= GATHER:
+                gradient[0 if shared else layer] += _to_rho(field, pairs)
+                pairs.clear()
         nodes[layer] = p
-    gradient = np.stack([_to_rho(field, pairs) for field, pairs in zip(fields, collected, strict=True)])
-    return Costate(nodes, gradient)
+    for i, (field, pairs) in enumerate(zip(fields, collected, strict=True)):
+        if pairs:
+            gradient[i] += _to_rho(field, pairs)
+    return Costate(nodes, np.stack([np.asarray(g) for g in gradient]))
 
 
 def _to_rho(field: AssembledField, pairs: list[tuple[tuple[FloatArray, ...], FloatArray]]) -> FloatArray:
@@ -149,7 +194,13 @@ def laws_at(transport: Transport, fields: Sequence[AssembledField], path: Path, 
     """mu at any depths, (times, B, *cells): a step of the fitting length from the step before, then discarded.
 
     Asking for more depths therefore never changes the path.
+    Raises: MeanFieldError for depths outside the path.
     """
+    for t in times:
+        if not path.edges[0] <= t <= path.edges[-1]:
+            raise MeanFieldError(
+                f"depth t = {t:g} is outside [{path.edges[0]:g}, {path.edges[-1]:g}]: ask for one inside"
+            )
     out = np.empty((len(times), *path.nodes.shape[1:]))
     for i, t in enumerate(times):
         layer = min(max(int(np.searchsorted(path.edges, t, side="right")) - 1, 0), len(path.layers) - 1)

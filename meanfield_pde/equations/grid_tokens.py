@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.forward_backward import Costate, Path, backward, forward
-from meanfield_pde.equations.mu_continuity import Transport
+from meanfield_pde.equations.forward_backward import Costate, Path, backward, check_laws, forward
+from meanfield_pde.equations.mu_continuity import Transport, seen_weights
 from meanfield_pde.equations.schemes import DualReconstruction
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.measure import Measure
@@ -81,7 +81,7 @@ class GridTokens:
     heads: HeadMatrices = field(init=False)
     field_targets: tuple[Target, ...] = field(init=False)
     tables: dict[int, SoftmaxTable] = field(init=False, default_factory=dict)
-    first_sizes: dict[float, Sequence[int]] = field(init=False, default_factory=dict)
+    first_sizes: dict[float, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         grid = self.transport.grid
@@ -96,7 +96,8 @@ class GridTokens:
 
     def _table(self, size: int, reach: float) -> SoftmaxTable:
         known = self.tables.get(size)
-        if known is None or known.reach < reach:
+        # a table of another reach would serve too, but the bits would then depend on what was asked before
+        if known is None or known.reach != reach:
             grid = self.transport.grid
             known = SoftmaxTable.build(grid.centers(0), grid.spacing[0], reach, size)
             self.tables[size] = known
@@ -127,55 +128,59 @@ class GridTokens:
     def forward(self, rho: tuple[Measure, ...], mu0: FloatArray | None = None) -> Sweep:
         """Carry all laws (or others, ``mu0``) through the layers.
 
-        The table starts at the least size that resolves the initial laws and grows until the error measured at
-        three layer edges (first, middle, last) is within ``tolerance``; at the largest size the error is reported as it is.
+        The table starts at the least size that resolves the initial laws; if the error measured at three layer edges
+        (first, middle, last) is beyond ``tolerance``, the sweep is redone with the least size that resolves those.
+        At the largest size the error is reported as it is.
         """
         laws = self.mu0 if mu0 is None else mu0
+        check_laws(laws, float(self.edges[0]))
         starts = [laws[i : i + BLOCK] for i in range(0, len(laws), BLOCK)]
-        keep = self._keep_stages(len(laws))
-        sizes: Sequence[int | None] = (None,) if self.transport.grid.dim > 1 else self._sizes(rho, laws)
-        for size in sizes:
-            sweep = self._sweep(rho, starts, keep, size)
-            if sweep.table_error is None or sweep.table_error <= self.tolerance:
-                break
-        return sweep
+        if self.transport.grid.dim > 1:
+            return self._sweep(rho, starts, None)
+        reach = max(table_reach(self._matrices(law), self.field_targets) for law in rho)
+        size = self._first_size(reach, laws)
+        while True:
+            sweep = self._sweep(rho, starts, size)
+            if sweep.table_error is None or sweep.table_error <= self.tolerance or size == SIZES[-1]:
+                return sweep
+            seen_so_far = np.concatenate([path.nodes[edge] for path in sweep.paths for edge in _checked(path)])
+            size = self._least_size(reach, seen_so_far, SIZES[SIZES.index(size) + 1 :])
 
-    def _sweep(self, rho: tuple[Measure, ...], starts: list[FloatArray], keep: bool, size: int | None) -> Sweep:
+    def _sweep(self, rho: tuple[Measure, ...], starts: list[FloatArray], size: int | None) -> Sweep:
+        keep = self._keep_stages(sum(len(start) for start in starts), size)
         fields = self.assemble(rho, size)
         count = len(starts)
-        paths = self._blocks(lambda i: forward(self.transport, fields, starts[i], self.edges, keep), count)
+        paths = self._blocks(lambda i: forward(self.transport, fields, starts[i], self.edges, keep, BLOCK * i), count)
         errors = None if size is None else self._blocks(lambda i: self._table_error(fields, paths[i]), count)
         return Sweep(fields, tuple(paths), size, None if errors is None else max(errors))
 
-    def _sizes(self, rho: tuple[Measure, ...], laws: FloatArray) -> Sequence[int]:
-        """Table sizes worth trying, from the least that resolves the initial laws; kept for the laws of the problem."""
-        reach = max(table_reach(self._matrices(law), self.field_targets) for law in rho)
-        if laws is self.mu0 and reach in self.first_sizes:
-            return self.first_sizes[reach]
-        weights = np.maximum(laws.reshape(len(laws), -1), 0.0) * self.transport.grid.cell_volume
-        found: Sequence[int] = SIZES[-1:]
-        for i, size in enumerate(SIZES):
+    def _first_size(self, reach: float, laws: FloatArray) -> int:
+        """The least table size that resolves the initial laws; found once for the laws of the problem."""
+        if laws is not self.mu0:
+            return self._least_size(reach, laws, SIZES)
+        if reach not in self.first_sizes:
+            self.first_sizes[reach] = self._least_size(reach, laws, SIZES)
+        return self.first_sizes[reach]
+
+    def _least_size(self, reach: float, laws: FloatArray, sizes: Sequence[int]) -> int:
+        weights = seen_weights(self.transport.grid, laws)
+        for size in sizes:
             table = self._table(size, reach)
             # a margin for the laws to come and for the sum over heads
             if table.error(weights, table.moments(weights)) <= 0.25 * self.tolerance:
-                found = SIZES[i:]
-                break
-        if laws is self.mu0:
-            self.first_sizes[reach] = found
-        return found
+                return size
+        return sizes[-1]
 
     def _table_error(self, fields: tuple[AssembledField, ...], path: Path) -> float:
         worst = 0.0
-        last = len(path.nodes) - 1
-        for layer in sorted({round(last * k / CHECK_EDGES) for k in range(CHECK_EDGES + 1)}):
-            mu = path.nodes[layer]
-            f = fields[min(layer, len(fields) - 1)]
-            if isinstance(f, TabulatedField):
-                weights = np.maximum(mu.reshape(len(mu), -1), 0.0) * self.transport.grid.cell_volume
-                worst = max(worst, f.table.error(weights, f.moments(weights)))
+        for edge in _checked(path):
+            field_there = fields[min(edge, len(fields) - 1)]
+            if isinstance(field_there, TabulatedField):
+                weights = seen_weights(self.transport.grid, path.nodes[edge])
+                worst = max(worst, field_there.table.error(weights, field_there.moments(weights)))
         return worst
 
-    def _keep_stages(self, batch: int) -> bool:
+    def _keep_stages(self, batch: int, size: int | None) -> bool:
         grid, stages = self.transport.grid, self.transport.stepper.stages
         # a bound on V: |W| |y| for every head, so the count of steps is known before the first one
         reach = max(max(abs(a), abs(b)) for a, b in zip(grid.lower, grid.upper, strict=True))
@@ -190,7 +195,9 @@ class GridTokens:
                 f"the path of mu needs up to {steps * one:.3g} bytes ({steps:.0f} steps of {one:.3g}), "
                 f"over the budget of {self.budget:.3g}: take fewer cells, a smaller box or fewer sequences"
             )
-        return bool(steps * stages * one * (2 + 2 * grid.dim) <= self.budget)
+        # a stage is its input, a velocity and a reconstruction per axis, and the moments
+        stage = one * (1 + 2 * grid.dim) + (one if size is None else 24.0 * batch * size)
+        return bool(steps * stages * stage <= self.budget)
 
     def backward(self, sweep: Sweep, p_end: FloatArray) -> Costate:
         """Carry p (B, *cells) back; the gradient is the mean over sequences, summed over blocks in a fixed order."""
@@ -248,3 +255,8 @@ class GridTokens:
             dual=exact if costate is not None else None,
             steps=max(sum(len(part.starts) for part in p.layers) for p in sweep.paths),
         )
+
+
+def _checked(path: Path) -> list[int]:
+    last = len(path.nodes) - 1
+    return sorted({round(last * k / CHECK_EDGES) for k in range(CHECK_EDGES + 1)})

@@ -18,8 +18,12 @@ from meanfield_pde.equations.schemes import Muscl, Reconstruction, centred_weigh
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels import difference as kernel
+from meanfield_pde.kernels.log_laplace import seen_cells
 from meanfield_pde.kernels.sweep import sweep
 from meanfield_pde.model.field import AssembledField
+
+# a run of positive cells below this share of the largest value is noise
+CORE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,8 @@ class Transport:
         for axis, n in enumerate(self.grid.cells):
             if n < max(self.reconstruction.width, 3):
                 raise MeanFieldError(
-                    f"tokens.cells = {n} on axis {axis} is fewer than the {self.reconstruction.width} cells of the "
-                    "scheme's stencil: take more cells or a scheme of lower order"
+                    f"tokens.cells = {n} on axis {axis} is fewer than the {self.reconstruction.width} cells that the "
+                    "scheme needs: take more cells or a scheme of lower order"
                 )
         limit = self.courant_limit()
         if limit == 0.0:
@@ -61,7 +65,7 @@ class Transport:
             # van Leer's slope on smooth data: Fromm's scheme
             limit = courant_limit(np.array([-0.25, 1.0, 0.25]), self.stepper)
         else:
-            limit = courant_limit(centred_weights(self.reconstruction.width), self.stepper)
+            limit = courant_limit(centred_weights(self.reconstruction.order), self.stepper)
         return min(limit, 0.5) if self.positivity else limit
 
 
@@ -74,18 +78,34 @@ class Stage(NamedTuple):
     reconstructed: tuple[FloatArray, ...]
 
 
+def seen(u: FloatArray) -> FloatArray:
+    """Cells that attention looks at, 1.0 or 0.0 like u (B, *cells): those that hold mass and not noise.
+
+    On a line, runs of positive cells that reach 1e-12 of the largest value of their law; else all positive cells.
+    """
+    if u.ndim > 2:
+        return np.asarray(u > 0.0, dtype=float)
+    out = np.empty_like(u)
+    seen_cells(u, CORE, out)
+    return out
+
+
+def seen_weights(grid: Grid, u: FloatArray) -> FloatArray:
+    """Masses of the seen cells, (B, n); the others are 0."""
+    return np.asarray((u * seen(u)).reshape(len(u), -1) * grid.cell_volume)
+
+
 def face_velocity(
     transport: Transport, field: AssembledField, u: FloatArray
 ) -> tuple[FloatArray, tuple[FloatArray, ...]]:
     """Moments of the laws and the normal velocity on the faces of each axis, drift included.
 
-    Softmax is taken over max(mu, 0), so that an undershoot in a tail can never make a partition sum vanish;
-    it is mu itself wherever mu >= 0.
+    Attention looks at the cells that `seen` names, so that noise in a tail can neither make a partition sum vanish nor
+    rule the means at large keys.
     Shapes: u (B, *cells); velocities (B, *face_shape(axis)).
     """
     grid = transport.grid
-    weights = np.maximum(u.reshape(len(u), -1), 0.0) * grid.cell_volume
-    moments = field.moments(weights)
+    moments = field.moments(seen_weights(grid, u))
     found = field.velocity(moments)
     return moments, tuple(
         v.reshape(len(u), *grid.face_shape(axis)) + transport.drift[axis] for axis, v in enumerate(found)
@@ -114,6 +134,14 @@ def add_transverse(grid: Grid, axis: int, v: FloatArray, r: FloatArray, flux: Fl
     flux += curved * r
 
 
+def middle(grid: Grid, axis: int, u: FloatArray) -> FloatArray:
+    """(u_f + u_{f+1}) / 2 at the faces of an axis."""
+    faces = grid.face_count(axis)
+    here = np.take(u, range(faces), axis=axis + 1)
+    ahead = np.take(u, [(f + 1) % grid.cells[axis] for f in range(faces)], axis=axis + 1)
+    return np.asarray(0.5 * (here + ahead))
+
+
 def reconstruct(transport: Transport, u: FloatArray, velocity: tuple[FloatArray, ...]) -> tuple[FloatArray, ...]:
     """R(mu) at the faces of each axis."""
     dim = transport.grid.dim
@@ -137,7 +165,7 @@ def rate(
     for axis, (v, r) in enumerate(zip(velocity, faces, strict=True)):
         flux = v * r
         if grid.dim > 1:
-            add_transverse(grid, axis, v, r, flux)
+            add_transverse(grid, axis, v, middle(grid, axis, u), flux)
         fluxes.append(flux)
     limited = limit_positive(transport, u, velocity, fluxes, dt) if transport.positivity else 0
     out = np.zeros_like(u)

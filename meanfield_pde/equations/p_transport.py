@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.mu_continuity import Stage, Transport
+from meanfield_pde.equations.mu_continuity import Stage, Transport, middle, seen
 from meanfield_pde.equations.schemes import DualReconstruction, Linear
 from meanfield_pde.kernels import difference as kernel
 from meanfield_pde.kernels.sweep import sweep
@@ -40,7 +40,15 @@ def rate_transpose(
         kernel.difference(sweep(q, axis, dim), grid.spacing[axis], sweep(g, axis, dim))
         to_r, to_v = g * v, g * r
         if dim > 1:
-            _add_transverse_transpose(transport, axis, v, r, g, to_v, to_r)
+            to_middle = np.zeros_like(v)
+            _add_transverse_transpose(transport, axis, v, middle(grid, axis, stage.u), g, to_v, to_middle)
+            n, faces = grid.cells[axis], grid.face_count(axis)
+            half = np.moveaxis(0.5 * to_middle, axis + 1, 0)
+            moved = np.moveaxis(in_mu, axis + 1, 0)
+            moved[:faces] += half
+            moved[1:] += half[: n - 1]
+            if faces == n:
+                moved[0] += half[-1]
         dual.cells(sweep(stage.u, axis, dim), sweep(to_r, axis, dim), sweep(v, axis, dim), sweep(in_mu, axis, dim))
         in_velocity.append(to_v)
     return in_mu, tuple(in_velocity)
@@ -98,7 +106,6 @@ def step_transpose(
         flat = tuple((volume * g).reshape(batch, -1) for g in in_velocity)
         cotangents.append(flat)
         nonlocal_part = field.to_mu(flat, stage.moments).reshape(p.shape)
-        # softmax sees max(mu, 0), whose derivative is 0 where there is no mass
-        ahead = ahead + in_mu + np.where(stage.u > 0.0, nonlocal_part, 0.0)
+        ahead = ahead + in_mu + seen(stage.u) * nonlocal_part
     cotangents.reverse()
     return ahead + into_start, cotangents

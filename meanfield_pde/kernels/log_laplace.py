@@ -39,6 +39,30 @@ def box_mean_slope(z, h):
 
 
 @jit
+def seen_cells(u, core, out):
+    """Cells of laws on a line that carry mass: runs of positive cells that reach ``core`` times the largest value.
+
+    Beyond the first cell that is not positive a tail holds rounding and undershoot, which large keys would blow up
+    (e^{zy} reaches 1e30); a true tail is kept however thin it is.
+    Shapes: u (B, n), out (B, n) overwritten with 1.0 or 0.0.
+    """
+    batch, n = u.shape
+    for b in range(batch):
+        top = 0.0
+        for j in range(n):
+            top = max(top, u[b, j])
+        reached = False
+        for j in range(n):
+            reached = u[b, j] > 0.0 and (reached or u[b, j] > core * top)
+            out[b, j] = 1.0 if reached else 0.0
+        reached = False
+        for j in range(n - 1, -1, -1):
+            reached = u[b, j] > 0.0 and (reached or u[b, j] > core * top)
+            if reached:
+                out[b, j] = 1.0
+
+
+@jit
 def table_moments(kernel, nodes, y, width, mu, out):
     """Softmax means of B laws at all nodes.
 

@@ -102,13 +102,10 @@ def weno5z_faces(u3, v3, index, coefficient, inner_face, out3):
                 d = u3[o, index[s, f, 3], i]
                 e = u3[o, index[s, f, 4], i]
                 if not inner_face[s, f]:
-                    out3[o, f, i] = (
-                        coefficient[s, f, 0] * a
-                        + coefficient[s, f, 1] * b
-                        + coefficient[s, f, 2] * c
-                        + coefficient[s, f, 3] * d
-                        + coefficient[s, f, 4] * e
-                    )
+                    total = 0.0
+                    for k in range(index.shape[2]):
+                        total += coefficient[s, f, k] * u3[o, index[s, f, k], i]
+                    out3[o, f, i] = total
                     continue
                 q0 = (2.0 * a - 7.0 * b + 11.0 * c) / 6.0
                 q1 = (-b + 5.0 * c + 2.0 * d) / 6.0
@@ -140,11 +137,8 @@ def weno5z_cells(u3, g3, v3, index, coefficient, inner_face, out3):
                     index[s, f, 4],
                 )
                 if not inner_face[s, f]:
-                    out3[o, ja, i] += coefficient[s, f, 0] * g
-                    out3[o, jb, i] += coefficient[s, f, 1] * g
-                    out3[o, jc, i] += coefficient[s, f, 2] * g
-                    out3[o, jd, i] += coefficient[s, f, 3] * g
-                    out3[o, je, i] += coefficient[s, f, 4] * g
+                    for k in range(index.shape[2]):
+                        out3[o, index[s, f, k], i] += coefficient[s, f, k] * g
                     continue
                 a, b, c, d, e = u3[o, ja, i], u3[o, jb, i], u3[o, jc, i], u3[o, jd, i], u3[o, je, i]
                 q0 = (2.0 * a - 7.0 * b + 11.0 * c) / 6.0

@@ -29,7 +29,7 @@ _SMALLEST = -708.0
 def exp_block(factor, x, top, mantissa, scale):
     """exp(factor · x - top) as mantissa · scale by Cody–Waite reduction and a minimax polynomial.
 
-    Relative error 5e-16 + 2e-17 |factor x - top|. Scores above 0 (only points without weight have them) count
+    Relative error 5e-16 + 3.4e-17 |factor x - top|. Scores above 0 (only points without weight have them) count
     as 0, those below -708 as -708: beside a term of weight 1 neither can be seen.
     Shapes: x, mantissa, scale (n,), the last two overwritten.
     Source: Cody & Waite (1980), ch. 6; coefficients by the Remez exchange on |r| <= ln(2)/2, degree 10.

@@ -62,7 +62,7 @@ def token_columns(report: TokenReport) -> dict[str, float]:
 def row(moment: Moment, heads: FokkerPlanckHeads) -> dict[str, float]:
     """One row of the history."""
     state, report = moment.state, heads.report(moment.state.rho)
-    return {
+    values = {
         "s": state.s,
         "step": float(state.step),
         "ds": state.ds,
@@ -75,6 +75,7 @@ def row(moment: Moment, heads: FokkerPlanckHeads) -> dict[str, float]:
         "wall_mass_rho": float(report.wall_mass.max()),
         **token_columns(moment.variation.report),
     }
+    return {name: values[name] for name in COLUMNS}
 
 
 def certificates(history: Mapping[str, FloatArray]) -> dict[str, float | bool | None]:

@@ -21,6 +21,8 @@ from meanfield_pde.training.state import TrainingState
 SCHEMA = 1
 # raised when a change alters results; a new package version alone does not
 NUMERICS = 1
+# what h5py and our own readers may meet in a file with scrambled bytes
+DAMAGE = (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
 def _h5py() -> Any:
@@ -130,14 +132,16 @@ def read_checkpoint(path: Path) -> tuple[str, TrainingState, Record]:
 
     Raises: FileError for a file that is damaged, of another schema or of other numerics.
     """
-    with _open(path) as file:
-        _check_versions(path, file)
-        try:
+    try:
+        with _open(path) as file:
+            _check_versions(path, file)
             text = file["problem"].asstr()[()]
             state = _read_state(file)
             record = _read_record(file)
-        except (KeyError, OSError, ValueError) as error:
-            raise FileError(f"{path} is not a whole checkpoint: {error}") from error
+    except FileError:
+        raise
+    except DAMAGE as error:
+        raise FileError(f"{path} is not a whole checkpoint: {error}") from error
     if not np.isfinite(state.rho).all():
         raise FileError(f"{path}: rho is not finite; use an earlier checkpoint")
     return text, state, record
@@ -196,5 +200,5 @@ def read_result(path: Path) -> Solution:
                 file["costate/p"][()],
                 tuple(file["names"].asstr()[()].tolist()),
             )
-        except (KeyError, OSError, ValueError) as error:
+        except DAMAGE as error:
             raise FileError(f"{path} is not a whole result file: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -41,7 +40,7 @@ def run(problem: Problem, folder: Path, *, threads: int | None = None, progress:
     made = [path for path in (folder / CHECKPOINTS, folder, *folder.parents) if not path.exists()]
     try:
         (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-        (folder / PROBLEM).write_text(text, encoding="utf-8")
+        _write_text(folder / PROBLEM, text)
         return _go(problem, folder, None, None, threads, progress)
     except OSError as error:
         _unmake(folder, made)
@@ -51,6 +50,13 @@ def run(problem: Problem, folder: Path, *, threads: int | None = None, progress:
     except MeanFieldError:
         _unmake(folder, made)
         raise
+
+
+def _write_text(path: Path, text: str) -> None:
+    # whole or not at all: a kill must not leave half a problem beside good checkpoints
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
 
 
 def _unmake(folder: Path, made: list[Path]) -> None:
@@ -78,6 +84,9 @@ def resume(
         raise FileError(f"{folder} holds no run ({PROBLEM} is missing): start one with `run PROBLEM -o {folder}`")
     problem = load_problem(folder / PROBLEM, overrides)
     text = dump_problem(problem)
+    refuse_changes(folder / PROBLEM, dump_problem(load_problem(folder / PROBLEM)), text)
+    for left in (folder / CHECKPOINTS).glob(".*.part"):
+        left.unlink(missing_ok=True)  # of a writer that was killed
     found, notes = newest_checkpoint(folder)
     if found is None:
         return _go(problem, folder, None, None, threads, progress), "; ".join(
@@ -85,7 +94,12 @@ def resume(
         )
     path, saved, state, record = found
     refuse_changes(path, saved, text)
-    (folder / PROBLEM).write_text(text, encoding="utf-8")
+    if problem.training is not None and state.s > problem.training.s_end:
+        raise MeanFieldError(
+            f"training.s_end = {problem.training.s_end:g} is before the checkpoint at s = {state.s:g}: give a later one"
+        )
+    if text != (folder / PROBLEM).read_text(encoding="utf-8"):
+        _write_text(folder / PROBLEM, text)
     note = "; ".join([*notes, f"from {path.name}, s = {state.s:g}, step {state.step}"])
     return _go(problem, folder, state, record, threads, progress), note
 
@@ -172,12 +186,3 @@ def _go(
         save()
     write_result(folder / RESULT, solution)
     return solution
-
-
-def check_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be written before any work is done. Raises: FileError."""
-    parent = Path(folder)
-    while not parent.exists() and parent != parent.parent:
-        parent = parent.parent
-    if not os.access(parent, os.W_OK) or not parent.is_dir():
-        raise FileError(f"cannot write into {folder}: give a folder you may write to with -o")

@@ -28,6 +28,9 @@ from meanfield_pde.training.splitting import splitting
 from meanfield_pde.training.state import TrainingState
 from meanfield_pde.training.stepsize import Control, EnergyControl, Fixed
 
+# the heads of tokens that move by a prescribed drift alone: one head of value 0
+STILL = Heads(family="scalar", points=((0.0, 0.0),))
+
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
@@ -59,7 +62,7 @@ def assemble(problem: Problem, threads: int | None = None) -> Assembled:
     depth = given(problem.depth, "depth")
     batch = sequence_batch(problem, grid, "train")
     if problem.kind == "tokens":
-        fixed = fixed_measure(given(problem.heads, "heads"))
+        fixed = fixed_measure(problem.heads or STILL)
         tokens = grid_tokens(problem, grid, batch, fixed.points, threads)
         layers = 1 if depth.shared else depth.layers
         return Assembled(problem, token_grid=grid, batch=batch, tokens=tokens, fixed_heads=(fixed,) * layers)
@@ -148,7 +151,7 @@ def grid_tokens(
 ) -> GridTokens:
     """The token side of a problem for any batch of its sequences."""
     depth = given(problem.depth, "depth")
-    family = given(given(problem.heads, "heads").family, "heads.family")
+    family = given((problem.heads or STILL).family, "heads.family")
     loss, targets = None, None
     if problem.objective is not None:
         loss = objective_on(problem.objective, grid)

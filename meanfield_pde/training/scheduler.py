@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.errors import MeanFieldError, NotFiniteError
+from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
 from meanfield_pde.model.sides import FirstVariation, HeadSide, TokenSide
 from meanfield_pde.training import splitting as split
 from meanfield_pde.training.state import Moment, TrainingState
@@ -16,7 +16,7 @@ from meanfield_pde.training.stepsize import Control, EnergyControl, Fixed
 
 # a time closer to a step than this share of it is that step
 SNAP = 1e-9
-# free energies of order 1 cannot be told apart below this
+# free energies cannot be told apart below this, relative to their size or to 1
 ROUNDING = 1e-14
 
 
@@ -42,6 +42,7 @@ class Training:
 
     def moment(self, state: TrainingState, side: bool = False) -> Moment:
         """Evaluate loss, first variation and free energy at a state."""
+        _require_finite(state.rho, f"at s = {state.s:g}, step {state.step}")
         variation = self.tokens.first_variation(self.heads.measure(state.rho))
         energy = variation.loss + self.heads.regularisation(state.rho)
         if not np.isfinite(energy):
@@ -61,9 +62,7 @@ class Training:
         return split.apply(self.splitting, flows, rho, psi, ds, 2), psi
 
     def _variation(self, rho: FloatArray, state: TrainingState, ds: float) -> FirstVariation:
-        if not np.isfinite(rho).all():
-            where = tuple(int(i) for i in np.argwhere(~np.isfinite(rho))[0])
-            raise NotFiniteError(f"rho is not finite in layer and cell {where} after s = {state.s:g} with ds = {ds:g}")
+        _require_finite(rho, f"after s = {state.s:g} with ds = {ds:g}")
         return self.tokens.first_variation(self.heads.measure(rho))
 
     def run(self, state: TrainingState, s_end: float, times: Sequence[float] = ()) -> Iterator[Moment]:
@@ -79,27 +78,35 @@ class Training:
         moment = self.moment(state)
         yield moment
         while asked:
-            following = self._advance(moment)
-            reached = following.state.s
+            following = None
+            reached = (moment.state.step + 1) * self.control.ds
+            if not (isinstance(self.control, Fixed) and asked[-1] < reached - snap):
+                # a fixed step beyond the last time would be thrown away; how long an adaptive one is, it tells
+                following = self._advance(moment)
+                reached = following.state.s
             while asked and asked[0] < reached - snap:
                 t = asked.pop(0)
-                rho = self.step(moment, t - moment.state.s)[0]
+                rho = self.step(moment, max(0.0, t - self._reached(moment.state)))[0]
                 yield self.moment(replace(moment.state, s=t, rho=rho), side=True)
-            if not asked:
+            if following is None or not asked:
                 return
             if asked[0] <= reached + snap:
                 following = following._replace(state=replace(following.state, s=asked.pop(0)))
             moment = following
             yield moment
 
+    def _reached(self, state: TrainingState) -> float:
+        """The time of a state as it was before a requested time became its label."""
+        return state.step * self.control.ds if isinstance(self.control, Fixed) else state.s
+
     def _advance(self, moment: Moment) -> Moment:
         state = moment.state
         if isinstance(self.control, EnergyControl):
             return self._controlled(moment, self.control)
         rho, _ = self.step(moment, self.control.ds)
-        count = state.step + 1
         # from the count, not by adding up, so that no rounding gathers and no label changes a later time
-        return self._accepted(moment, replace(state, s=count * self.control.ds, step=count, rho=rho))
+        after = replace(state, step=state.step + 1, rho=rho)
+        return self._accepted(moment, replace(after, s=self._reached(after)))
 
     def _accepted(self, before: Moment, state: TrainingState) -> Moment:
         after = self.moment(state)
@@ -108,11 +115,14 @@ class Training:
 
     def _controlled(self, moment: Moment, control: EnergyControl) -> Moment:
         state, ds, rejected = moment.state, moment.state.ds, moment.state.rejected
+        fault: NotFiniteError | None = None
         while True:
             if ds < control.smallest:
-                raise MeanFieldError(
-                    f"step control fell to ds = {ds:.1e} at s = {state.s:g} (smallest {control.smallest:.0e}): "
-                    "raise training.tolerance or look for a loss that is not smooth"
+                where = f"ds = {ds:.1e} at s = {state.s:g}, step {state.step} (smallest {control.smallest:.0e})"
+                if fault is not None:
+                    raise NotFiniteError(f"step control fell to {where}: {fault}") from fault
+                raise NotConvergedError(
+                    f"step control fell to {where}: raise training.tolerance or look for a loss that is not smooth"
                 )
             error, rise, estimate = np.inf, np.inf, 0.0
             after = None
@@ -124,14 +134,22 @@ class Training:
                     low = split.apply(self.splitting, self.heads.flows, state.rho, psi, ds, 2)
                 error = self.heads.distance(rho, low)
                 if error <= control.tolerance:
-                    estimate = abs(self.heads.energy_change(low, rho, psi)) + ROUNDING
+                    estimate = abs(self.heads.energy_change(low, rho, psi))
+                    estimate += ROUNDING * max(1.0, abs(moment.free_energy))
                     after = self._accepted(moment, replace(state, s=state.s + ds, step=state.step + 1, rho=rho))
                     rise = after.free_energy - moment.free_energy
-            except NotFiniteError:
+                fault = None
+            except NotFiniteError as found:
                 # a trial that is not finite is one more rejected trial; the smallest step ends it with words
-                error, after = np.inf, None
+                error, after, fault = np.inf, None, found
             accepted = after is not None and control.accepts(error, rise, estimate)
             following = control.next_step(ds, error, accepted)
             if accepted and after is not None:
                 return after._replace(state=replace(after.state, ds=following, rejected=rejected))
             ds, rejected = following, rejected + 1
+
+
+def _require_finite(rho: FloatArray, when: str) -> None:
+    if not np.isfinite(rho).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(rho))[0])
+        raise NotFiniteError(f"rho is not finite in layer and cell {where} {when}")

@@ -32,7 +32,7 @@ def splitting(name: str) -> Splitting:
 
 
 def check(table: Splitting, flows: Mapping[str, Flow]) -> None:
-    """Refuse unknown flows and fractions that do not sum to 1.
+    """Refuse unknown flows, fractions that do not sum to 1.
 
     Raises: MeanFieldError.
     """
@@ -44,7 +44,7 @@ def check(table: Splitting, flows: Mapping[str, Flow]) -> None:
             )
         totals[name] = totals.get(name, 0.0) + fraction
     for name, total in totals.items():
-        if abs(total - 1.0) > 1e-12:
+        if not abs(total - 1.0) <= 1e-12:  # NaN fails too
             raise MeanFieldError(f"the fractions of flow {name!r} sum to {total:g}: they must sum to 1")
 
 

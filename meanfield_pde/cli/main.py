@@ -1,0 +1,197 @@
+"""The command ``meanfield-pde``. Everything heavy is imported by the command that needs it, so --help is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meanfield_pde.cli.running import INTERRUPTED, Interrupted
+from meanfield_pde.cli.terminal import say, show_warning
+from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
+
+BAD_INPUT, FAILED = 2, 3
+EXITS = "Exit codes: 0 done, 2 bad input, 3 not finite or failed check, 130 interrupted with the state saved."
+
+app = typer.Typer(
+    name="meanfield-pde",
+    help="Mean-field limits of transformers: the law of the tokens mu, its costate p and the law of the heads rho, "
+    "trained by finite volumes.\n\nBegin with: meanfield-pde run gaussian_coupled -o out",
+    epilog=EXITS,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    # plain help: rich would take as long to load as everything else together
+    rich_markup_mode=None,
+)
+
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as training.beta=0.1; repeatable."),
+]
+Threads = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Threads to use (all processors); results do not change.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only say how the run ended.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
+NAME_OR_FILE = "A problem of the library (see `list`) or a TOML file."
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from meanfield_pde import __version__
+
+        print(f"meanfield-pde {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("run", short_help="Solve a problem into a new folder.", epilog=EXITS)
+def run_command(
+    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help=NAME_OR_FILE)],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the result, made new.")],
+    set_: Set = None,
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """Solve a problem into a new folder: problem.toml, checkpoints, result.h5."""
+    from meanfield_pde.cli.running import find_problem, run_folder
+
+    run_folder(find_problem(problem, set_ or ()), output, threads, quiet)
+    if not quiet:
+        print(f"result: {output / 'result.h5'}; look at it with `meanfield-pde show {output} -f`")
+
+
+@app.command("resume", short_help="Go on with a run, bit for bit.", epilog=EXITS)
+def resume_command(folder: Folder, set_: Set = None, threads: Threads = None, quiet: Quiet = False) -> None:
+    """Go on with a run, bit for bit; --set may change training.s_end and output.*."""
+    from meanfield_pde.cli.running import resume_folder
+
+    resume_folder(folder, set_ or (), threads, quiet)
+    if not quiet:
+        print(f"result: {folder / 'result.h5'}; look at it with `meanfield-pde show {folder} -f`")
+
+
+@app.command("show", short_help="Say what a run came to; draw its figures.")
+def show_command(
+    folder: Folder,
+    json: Json = False,
+    figures: Annotated[bool, typer.Option("--figures", "-f", help="Draw figures into DIR/figures.")] = False,
+) -> None:
+    """Say what a run came to: values, certificates, and the errors where the exact solution is known."""
+    from meanfield_pde.cli.showing import show
+
+    show(folder, json, figures)
+
+
+@app.command("list")
+def list_command() -> None:
+    """List the problems of the library."""
+    from meanfield_pde import library
+    from meanfield_pde.cli.terminal import table
+
+    problems = [(name, library.get(name)[0]) for name in library.NAMES]
+    table(("name", "kind", "what it is"), [(name, problem.kind, problem.title) for name, problem in problems], left=3)
+
+
+@app.command("new", short_help="Print a library problem as TOML.")
+def new_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A problem of the library (see `list`).")],
+) -> None:
+    """Print a problem of the library as TOML, to begin a problem of one's own: new NAME > my.toml."""
+    from meanfield_pde import library
+    from meanfield_pde.errors import nearest
+    from meanfield_pde.problem_file import absolute_paths, dump_problem
+
+    if name not in library.NAMES:
+        raise MeanFieldError(f"there is no problem '{name}' in the library; {nearest(name, library.NAMES)}")
+    problem = library.get(name)[0]
+    print(f"# {name}: {problem.title}")
+    print("# Every setting with its value. Run it with: meanfield-pde run THIS_FILE -o DIR")
+    if problem.reference:
+        print("# `reference` names the exact solution that results are compared with; remove it to change the form.")
+    print()
+    print(dump_problem(absolute_paths(problem)), end="")
+
+
+@app.command("info", short_help="Versions, processor, threads, compiled code.")
+def info_command() -> None:
+    """Say which versions, processor, threads and compiled code are used."""
+    from meanfield_pde.cli.info import print_info
+
+    print_info()
+
+
+@app.command("orders", short_help="Measure orders of convergence.")
+def orders_command(
+    problem: Annotated[str, typer.Argument(metavar="NAME|FILE", help=NAME_OR_FILE)], json: Json = False
+) -> None:
+    """Measure orders of convergence: against the exact solution, or by self-convergence."""
+    from meanfield_pde.cli.orders import print_orders
+
+    if not print_orders(problem, json):
+        raise typer.Exit(FAILED)
+
+
+@app.command("demo", short_help="Handwritten digits, then an exact solution.")
+def demo_command(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for both runs.")] = Path("demo"),
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """Train on handwritten digits, then on the coupled problem with a known exact solution (a few minutes)."""
+    from meanfield_pde.cli.demo import demonstrate
+
+    demonstrate(output, threads, quiet)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; no traceback for what a user can do wrong."""
+    arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", category=UserWarning)
+        warnings.showwarning = show_warning
+        try:
+            code = app(arguments, prog_name="meanfield-pde", standalone_mode=False)
+            sys.stdout.flush()
+            return code if isinstance(code, int) else 0
+        except (NotFiniteError, NotConvergedError) as error:
+            say(str(error))
+            return FAILED
+        except (MeanFieldError, MemoryError) as error:
+            say(str(error) or "not enough memory: take fewer cells or sequences")
+            return BAD_INPUT
+        except (Interrupted, typer.Abort):
+            return INTERRUPTED
+        except BrokenPipeError:
+            # the reader of our output has gone, as in `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except OSError as error:
+            say(str(error))
+            return BAD_INPUT
+        except Exception as error:
+            # what the option parser refuses; its class has no public name
+            words = getattr(error, "format_message", None)
+            if words is None:
+                raise
+            if words():
+                say(f"{words()} (see `meanfield-pde --help`)")
+            return int(getattr(error, "exit_code", BAD_INPUT))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Running and resuming from the command line: where a problem comes from, what is said, how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from meanfield_pde.cli.interrupts import interruptible
+from meanfield_pde.cli.terminal import say
+from meanfield_pde.errors import MeanFieldError, nearest
+
+if TYPE_CHECKING:
+    from meanfield_pde.output.run import Progress
+    from meanfield_pde.output.solution import Solution
+    from meanfield_pde.problem import Problem
+
+INTERRUPTED = 130
+
+
+class Interrupted(Exception):
+    """The run was asked to stop and has stopped."""
+
+
+def find_problem(name: str, overrides: Sequence[str] = ()) -> Problem:
+    """The problem of a TOML file or of the library, after overrides.
+
+    Raises: MeanFieldError when there is neither, naming the nearest library problem.
+    """
+    from meanfield_pde import library
+    from meanfield_pde.problem_file import dump_problem, load_problem, parse_problem
+
+    path = Path(name)
+    if path.is_file() or path.suffix == ".toml" or len(path.parts) > 1:
+        return load_problem(path, overrides)
+    if name not in library.NAMES:
+        raise MeanFieldError(f"'{name}' is neither a TOML file nor a problem of the library; "
+                             f"{nearest(name, library.NAMES)}")  # fmt: skip
+    problem: Problem = library.get(name)[0]
+    if not overrides:
+        return problem
+    return replace(parse_problem(dump_problem(problem), name, overrides), base=problem.base)
+
+
+def run_folder(problem: Problem, folder: Path, threads: int | None, quiet: bool) -> Solution:
+    """Solve in a new folder with progress. Raises: Interrupted with the state saved, MeanFieldError."""
+    from meanfield_pde.output.run import run
+
+    end = problem.training.s_end if problem.training is not None else None
+    return _watched(end, folder, quiet, lambda progress: run(problem, folder, threads=threads, progress=progress))
+
+
+def resume_folder(folder: Path, overrides: Sequence[str], threads: int | None, quiet: bool) -> Solution:
+    """Go on with the run of a folder, with progress. Raises: as `run_folder`."""
+    from meanfield_pde.output.run import PROBLEM, resume
+    from meanfield_pde.problem_file import load_problem
+
+    end = None
+    if (folder / PROBLEM).exists():
+        training = load_problem(folder / PROBLEM, overrides).training
+        end = None if training is None else training.s_end
+
+    def go(progress: Progress) -> Solution:
+        solution, note = resume(folder, overrides, threads=threads, progress=progress)
+        if not quiet:
+            say(f"resumed {note}")
+        return solution
+
+    return _watched(end, folder, quiet, go)
+
+
+def _watched(end: float | None, folder: Path, quiet: bool, go: Callable[[Progress], Solution]) -> Solution:
+    from meanfield_pde.output.progress import Progress as Shown
+    from meanfield_pde.training.state import Moment
+
+    try:
+        with interruptible() as check, Shown(end, quiet=quiet) as shown:
+
+            def each(moment: Moment) -> None:
+                shown(moment)
+                check()
+
+            return go(each)
+    except KeyboardInterrupt:
+        saved = any(folder.glob("checkpoints/step-*.h5"))
+        say(f"{'state saved: ' if saved else ''}go on with `meanfield-pde resume {folder}`")
+        raise Interrupted from None

@@ -1,0 +1,46 @@
+"""Words on the terminal: messages, warnings and tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+# wide enough that no line of ours is broken in a file
+FILE_WIDTH = 200
+
+
+def say(message: str) -> None:
+    """One message on standard error, under the name of the command."""
+    print(f"meanfield-pde: {message}", file=sys.stderr, flush=True)
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as a line of its own, without the place in the code it comes from."""
+    print(f"warning: {message}", file=sys.stderr, flush=True)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
+    """Print rows under column names; the first ``left`` columns are words, the others numbers."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(columns))
+    for position, name in enumerate(columns):
+        words = position < left
+        grid.add_column(Text(name), justify="left" if words else "right", no_wrap=not words)
+    for row in rows:
+        # Text, so that brackets in names are not taken for markup
+        grid.add_row(*(Text(cell) for cell in row))
+    console = Console() if sys.stdout.isatty() else Console(width=FILE_WIDTH)
+    with console.capture() as capture:
+        console.print(grid)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))

@@ -1,0 +1,45 @@
+"""What an exact solution is, and how a problem that lost its form is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.grid import Grid
+from meanfield_pde.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The exact solution of a problem, for its own numbers.
+
+    Meaning: ``observables`` maps a time (training time s, or depth t when tokens alone move) to named numbers:
+    ``loss``, ``free_energy``, ``mean_0``, .., ``covariance_01``, .. of the heads' law averaged over depth,
+    ``token_mean`` and ``token_variance`` of the final token law; for tokens alone ``mean_b0``, ``variance_b0``, ..
+    one pair a training sequence. ``mu`` (t, grid) gives cell averages, ``rho`` (s, grid) samples normalised on
+    the grid (cell averages where ``cell_averaged``), ``first_variation`` (s, grid) the samples of δL/δrho; None
+    is not known. ``limit`` says that the solution is known for s → ∞ alone: it is given from s_end on.
+    Shapes: mu (B, *cells), rho and first_variation (layers, *cells).
+    """
+
+    observables: Callable[[float], dict[str, float]]
+    source: str
+    mu: Callable[[float, Grid], FloatArray] | None = None
+    rho: Callable[[float, Grid], FloatArray] | None = None
+    first_variation: Callable[[float, Grid], FloatArray] | None = None
+    cell_averaged: bool = False
+    limit: bool = False
+
+
+def require(holds: bool, problem: Problem, given: str, needed: str) -> None:
+    """Refuse a problem whose form is not that of its reference.
+
+    Raises: MeanFieldError naming what was given, what the exact solution needs, and the remedy.
+    """
+    if not holds:
+        raise MeanFieldError(
+            f"{given}, but the exact solution of reference = '{problem.reference}' needs {needed}: "
+            "change it back, or remove the key reference"
+        )

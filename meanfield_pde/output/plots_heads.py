@@ -1,0 +1,120 @@
+"""Figures of the heads: rho at a few training times, or a few layers, with its marginals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.grid import Grid
+from meanfield_pde.model.heads import AXES
+from meanfield_pde.output.plots_titles import heading
+from meanfield_pde.output.solution import Solution
+
+COLUMNS = 4
+BLUE = "#0072B2"
+
+
+def head_figures(solution: Solution) -> Iterator[tuple[str, Any]]:
+    """``rho`` over training time and, for layerwise heads, ``rho_layers`` over depth at the end."""
+    grid = solution.head_grid
+    assert grid is not None
+    chosen = _evenly(len(solution.snapshots))
+    layers = solution.snapshots.shape[1]
+    mean = "" if layers == 1 else ", mean over layers"
+    laws = [(f"s = {solution.snapshot_s[k]:.3g}", solution.snapshots[k].mean(axis=0)) for k in chosen]
+    yield "rho", _law_figure(solution, grid, laws, f"law of the heads over training{mean}")
+    if layers > 1:
+        s_end = solution.snapshot_s[-1]
+        laws = [(f"layer {k + 1} of {layers}", solution.rho[k]) for k in _evenly(layers)]
+        yield "rho_layers", _law_figure(solution, grid, laws, f"law of the heads by layer at s = {s_end:.3g}")
+
+
+def _evenly(count: int) -> list[int]:
+    return sorted({round(k) for k in np.linspace(0, count - 1, min(count, COLUMNS))})
+
+
+def axis_names(solution: Solution, grid: Grid) -> tuple[str, ...]:
+    """The parameters of the head family, with what they do."""
+    heads = solution.problem.heads
+    names = AXES.get(heads.family or "", ()) if heads is not None else ()
+    meaning = {"w": "value w", "a": "score a"}
+    if len(names) == grid.dim:
+        return tuple(meaning.get(name, name) for name in names)
+    return ("theta",) if grid.dim == 1 else tuple(f"theta{k}" for k in range(grid.dim))
+
+
+def _law_figure(solution: Solution, grid: Grid, laws: list[tuple[str, FloatArray]], what: str) -> Any:
+    from matplotlib.figure import Figure
+
+    names = axis_names(solution, grid)
+    joint = grid.dim == 2
+    width = 2.9 * len(laws) + 1.0 if joint else 3.0 * grid.dim + 1.8
+    figure = Figure(figsize=(width, 3.9 if joint else 3.4), layout="constrained")
+    figure.suptitle(heading(solution, what, width))
+    (_draw_joint if joint else _draw_lines)(figure, grid, laws, names)
+    return figure
+
+
+def _window(densities: list[FloatArray], centers: FloatArray) -> tuple[float, float]:
+    """The part of an axis where any marginal is more than a thousandth of its largest value."""
+    seen = np.any([d > 1e-3 * d.max() for d in densities], axis=0)
+    low, high = centers[np.flatnonzero(seen)[[0, -1]]]
+    margin = 0.05 * (high - low) + (centers[1] - centers[0])
+    return max(centers[0], low - margin), min(centers[-1], high + margin)
+
+
+def _marginal(rho: FloatArray, grid: Grid, axis: int) -> FloatArray:
+    others = tuple(k for k in range(grid.dim) if k != axis)
+    return np.asarray(rho.sum(axis=others) * grid.cell_volume / grid.spacing[axis])
+
+
+def _draw_joint(figure: Any, grid: Grid, laws: list[tuple[str, FloatArray]], names: tuple[str, ...]) -> None:
+    """Two axes: one panel a law with a marginal above it and beside it; all share axes and colours."""
+    x, y = grid.centers(0), grid.centers(1)
+    top = max(float(rho.max()) for _, rho in laws)
+    across = [_marginal(rho, grid, 0) for _, rho in laws]
+    up = [_marginal(rho, grid, 1) for _, rho in laws]
+    x_range, y_range = _window(across, x), _window(up, y)
+    grids = figure.add_gridspec(2, 2 * len(laws), width_ratios=[3, 1] * len(laws), height_ratios=[1, 3])
+    mesh: Any = None
+    for k, (label, rho) in enumerate(laws):
+        joint = figure.add_subplot(grids[1, 2 * k])
+        above = figure.add_subplot(grids[0, 2 * k], sharex=joint)
+        beside = figure.add_subplot(grids[1, 2 * k + 1], sharey=joint)
+        mesh = joint.pcolormesh(x, y, rho.T, shading="nearest", cmap="viridis", vmin=0.0, vmax=top, rasterized=True)
+        joint.set(xlim=x_range, ylim=y_range, xlabel=names[0])
+        above.fill_between(x, across[k], color=BLUE, alpha=0.35, linewidth=0)
+        above.plot(x, across[k], color=BLUE, linewidth=1.0)
+        above.set_ylim(0, 1.08 * max(float(m.max()) for m in across))
+        beside.fill_betweenx(y, up[k], color=BLUE, alpha=0.35, linewidth=0)
+        beside.plot(up[k], y, color=BLUE, linewidth=1.0)
+        beside.set_xlim(0, 1.08 * max(float(m.max()) for m in up))
+        above.set_title(label)
+        above.tick_params(labelbottom=False, labelleft=k == 0)
+        beside.tick_params(labelleft=False)
+        if k == 0:
+            joint.set_ylabel(names[1])
+            above.set_ylabel("marginal")
+        else:
+            joint.tick_params(labelleft=False)
+    figure.colorbar(mesh, ax=figure.axes, label="density rho", pad=0.02)
+
+
+def _draw_lines(figure: Any, grid: Grid, laws: list[tuple[str, FloatArray]], names: tuple[str, ...]) -> None:
+    """One axis: the densities themselves; three: their marginals, a panel an axis."""
+    import matplotlib as mpl
+
+    # the light end of the map is hard to see on white
+    colours = mpl.colormaps["viridis"](np.linspace(0.0, 0.85, len(laws)))
+    for axis, axes in enumerate(figure.subplots(1, grid.dim, squeeze=False)[0]):
+        marginals = [_marginal(rho, grid, axis) for _, rho in laws]
+        for (label, _), values, colour in zip(laws, marginals, colours, strict=True):
+            axes.plot(grid.centers(axis), values, color=colour, label=label, linewidth=1.3)
+        axes.set(xlabel=names[axis], ylabel="density rho" if grid.dim == 1 else "marginal of rho")
+        axes.set_ylim(bottom=0.0)
+        axes.grid(alpha=0.25)
+        if axis == 0:
+            axes.legend(frameon=False)

@@ -1,0 +1,176 @@
+"""A run in numbers: what is said of a solution in words, in JSON and beside its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meanfield_pde.errors import FileError
+from meanfield_pde.output.file_schema import read_result
+from meanfield_pde.output.run import PROBLEM, RESULT, newest_checkpoint
+from meanfield_pde.output.solution import Solution
+from meanfield_pde.problem_checks import ROLES
+from meanfield_pde.problem_file import load_problem
+from meanfield_pde.sequences import sequence_batch
+
+EMPTY = np.empty(0)
+# what is certified about the tokens and about the heads of a run: name in the summary -> what it says
+TOKEN_CERTIFICATES = {
+    "mass_error_mu": "largest |∫mu − 1|",
+    "min_mu": "least value of mu",
+    "wall_mass_mu": "mass of mu at the walls",
+    "courant": "largest Courant number in depth",
+    "table_error": "error of the softmax table (relative)",
+    "costate_drift": "largest change of ∫p dmu over depth",
+    "dual": "p is the dual of the very steps",
+    "limited": "faces limited for positivity",
+}
+HEAD_CERTIFICATES = {
+    "mass_error_rho": "largest |∫rho − 1|",
+    "min_rho": "least value of rho",
+    "wall_mass_rho": "mass of rho at the walls",
+    "energy_rise": "largest rise of the free energy in a step",
+    "rejected": "trial steps cut",
+}
+# the normal quantile of a two-sided interval of 95 %
+Z95 = 1.959963984540054
+
+
+def summary(solution: Solution) -> dict[str, Any]:
+    """What a run came to, ready for JSON; None stands for what the kind has not or was not measured.
+
+    Meaning: ``s`` is the training time reached and ``loss``, ``free_energy`` the values there, ``loss_first`` the
+    loss at the start; certificates are the worst of the run; ``accuracy`` has train and held-out for cross-entropy.
+    """
+    history, problem = solution.history, solution.problem
+    worst = solution.certificates
+    certified = {name: worst.get(name) for name in (*TOKEN_CERTIFICATES, *HEAD_CERTIFICATES)}
+    notes = list(solution.warnings)
+    try:
+        accuracy = accuracies(solution)
+    except FileError as error:
+        # the token file may have been moved since; the rest of the result is whole
+        accuracy = None
+        notes.append(f"accuracy is not measured: {error}")
+    out = {
+        "outcome": solution.outcome,
+        "kind": problem.kind,
+        "title": problem.title or None,
+        "reference": problem.reference,
+        "s": _end(history, "s", -1),
+        "steps": _count(_end(history, "step", -1)),
+        "depth_steps": _count(worst.get("depth_steps")),
+        "sequences": len(solution.names) or None,
+        "loss_first": _end(history, "loss", 0) if problem.training is not None else None,
+        "loss": _end(history, "loss", -1),
+        "free_energy": _end(history, "free_energy", -1),
+        **certified,
+        "accuracy": accuracy,
+        "warnings": notes,
+    }
+    cleaned = clean(out)
+    assert isinstance(cleaned, dict)
+    return cleaned
+
+
+def certificates_of(solution: Solution) -> dict[str, str]:
+    """The certificates that the kind of problem has, with what they say."""
+    tokens = TOKEN_CERTIFICATES if solution.problem.tokens is not None else {}
+    return {**tokens, **(HEAD_CERTIFICATES if solution.problem.training is not None else {})}
+
+
+def spelled(value: float | bool | None) -> str:
+    """A certificate in a few characters."""
+    if value is None:
+        return "not measured"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.3g}"
+
+
+def accuracies(solution: Solution) -> dict[str, dict[str, float | int]] | None:
+    """Accuracy of each role with its interval of 95 %; None unless the objective is cross-entropy and heads are there.
+
+    A role without sequences is absent.
+    """
+    objective = solution.problem.objective
+    known = len(solution.snapshots) or solution.problem.kind == "tokens"
+    if objective is None or objective.kind != "cross-entropy" or not known:
+        return None
+    grid = solution.token_grid
+    assert grid is not None
+    roles = np.array(sequence_batch(solution.problem, grid).roles)
+    prediction = solution.predict()
+    assert prediction.labels is not None
+    right = prediction.classes == prediction.labels
+    out: dict[str, dict[str, float | int]] = {}
+    for role in ROLES:
+        chosen = right[roles == role]
+        if len(chosen):
+            low, high = wilson(int(chosen.sum()), len(chosen))
+            share = float(chosen.mean())
+            out[role] = {"correct": int(chosen.sum()), "total": len(chosen), "share": share, "low": low, "high": high}
+    return out
+
+
+def wilson(correct: int, total: int, z: float = Z95) -> tuple[float, float]:
+    """Interval of a binomial share that keeps its level at shares near 0 and 1.
+
+    Formula: (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n), p = correct/n.
+    Source: Wilson, J. Amer. Statist. Assoc. 22 (1927), 209.
+    """
+    share, over = correct / total, z * z / total
+    centre = share + 0.5 * over
+    half = z * sqrt(share * (1.0 - share) / total + 0.25 * over / total)
+    # at a share of 0 or 1 the end is 0 or 1, not a rounding beside it
+    low = 0.0 if correct == 0 else (centre - half) / (1.0 + over)
+    high = 1.0 if correct == total else (centre + half) / (1.0 + over)
+    return low, high
+
+
+def clean(value: Any) -> Any:
+    """The same tree for JSON: NumPy numbers as plain ones, what is not finite as None."""
+    if isinstance(value, Mapping):
+        return {key: clean(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [clean(entry) for entry in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def read_run(path: Path) -> Solution:
+    """The solution of a run folder or a result file; of an unfinished run what its newest checkpoint holds.
+
+    Raises: FileError naming the path.
+    """
+    if path.is_file():
+        return read_result(path)
+    if (path / RESULT).exists():
+        return read_result(path / RESULT)
+    if not (path / PROBLEM).exists():
+        raise FileError(f"{path} holds no run ({PROBLEM} is missing): give the folder named with `run PROBLEM -o`")
+    problem = load_problem(path / PROBLEM)
+    found, _ = newest_checkpoint(path)
+    if found is None:
+        raise FileError(f"{path} has no result and no checkpoint yet: go on with `resume {path}`")
+    _, _, state, record = found
+    end = "" if problem.training is None else f" of {problem.training.s_end:g}"
+    outcome = f"not finished: s = {state.s:g}{end}; go on with `resume {path}`"
+    times, snapshots = record.snapshot_s, record.snapshots
+    if not len(times) or times[-1] < state.s:
+        times, snapshots = np.append(times, state.s), np.array([*snapshots, state.rho])
+    return Solution(problem, outcome, state, record.history, times, snapshots, EMPTY, EMPTY, EMPTY, EMPTY)
+
+
+def _end(history: Mapping[str, Any], name: str, index: int) -> float | None:
+    series = history.get(name, EMPTY)
+    return float(series[index]) if len(series) else None
+
+
+def _count(value: float | bool | None) -> int | None:
+    return None if value is None else int(value)

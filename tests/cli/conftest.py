@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TINY = """
+kind = "training"
+attention = "softmax"
+reference = "gaussian_coupled"
+
+[tokens]
+lower = [-6.0]
+upper = [7.0]
+cells = [20]
+
+[heads]
+family = "scalar"
+lower = [-2.2, -2.2]
+upper = [2.2, 2.2]
+cells = [12, 12]
+initial = { law = "gaussian", mean = [0.2, 0.3], covariance = [[0.06, 0.0], [0.0, 0.06]] }
+
+[depth]
+layers = 2
+scheme = "linear3"
+
+[[sequences]]
+initial = { law = "gaussian", mean = [0.5], covariance = [[0.4]] }
+
+[objective]
+kind = "potential"
+potential = { kind = "polynomial", coefficients = [0.5, -1.0, 0.5] }
+
+[training]
+beta = 0.05
+weight_decay = 0.5
+ds = 0.05
+s_end = 0.2
+
+[output]
+checkpoint_every = 2
+"""
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes the tiny problem, after replacements of its text, and gives the path."""
+
+    def make(*replacements: tuple[str, str], name: str = "tiny.toml") -> Path:
+        text = TINY
+        for old, new in replacements:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return make

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meanfield_pde.cli import demo
+from meanfield_pde.cli.interrupts import interruptible
+from meanfield_pde.cli.main import main
+from meanfield_pde.cli.running import find_problem
+
+Out = pytest.CaptureFixture[str]
+FEW = {
+    "digits_profile": ["training.s_end=1.0", "training.ds=0.5", "heads.cells=[16,16]", "depth.layers=2",
+                       "output.snapshots=3"],
+    "gaussian_coupled": ["training.s_end=0.1", "heads.cells=[24,24]", "tokens.cells=[32]", "depth.layers=4"],
+}  # fmt: skip
+
+
+def test_demo_reports_accuracy_and_errors_and_overwrites_only_its_own(
+    tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "find_problem", lambda name: find_problem(name, FEW[name]))
+    folder = tmp_path / "demo"
+    # what an earlier demonstration left
+    (folder / "digits_profile").mkdir(parents=True)
+    for stale in (demo.MARK, "problem.toml", "stale"):
+        (folder / "digits_profile" / stale).touch()
+    assert main(["demo", "-o", str(folder)]) == 0
+    assert not (folder / "digits_profile" / "stale").exists()
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    held_out = next(line for line in lines if "held-out accuracy" in line)
+    assert "of 320)" in held_out
+    assert "95 % interval" in held_out
+    assert any("training accuracy" in line and "of 40)" in line for line in lines)
+    assert any("training loss" in line and "at s = 1" in line for line in lines)
+    assert any(line.split()[:1] == ["covariance_01"] and len(line.split()) == 4 for line in lines)
+    assert (folder / "digits_profile" / "figures" / "rho_layers.png").exists()
+    assert said.err.count("finished: ") == 2
+
+    mine = tmp_path / "other" / "digits_profile"
+    mine.mkdir(parents=True)
+    (mine / "problem.toml").write_text("mine", encoding="utf-8")
+    assert main(["demo", "-o", str(tmp_path / "other")]) == 2
+    assert str(mine) in capsys.readouterr().err
+    assert (mine / "problem.toml").read_text(encoding="utf-8") == "mine"
+
+
+def row(**more: Any) -> dict[str, Any]:
+    return {"problem": "p", "flow": "mu", "scheme": "linear3", "norm": "L1", "n": [8, 16], "errors": [8e-3, 1e-3],
+            "orders": [3.0], "fitted": 3.0, "declared": 3, "short": False, "seconds": 0.5, **more}  # fmt: skip
+
+
+def test_orders_prints_json_as_measured_and_a_table(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def measured(problem: Any, exact: Any, **more: Any) -> dict[str, Any]:
+        asked.append((problem.kind, exact is not None, more["name"]))
+        return {"rows": [row(), row(norm="Linf", orders=[None], fitted=float("nan"), error_estimate=1e-5, finest=16)]}
+
+    monkeypatch.setattr("meanfield_pde.studies.orders.orders", measured)
+    assert main(["orders", "softmax_gaussian", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert rows[0] == row()
+    assert rows[1]["fitted"] is None
+    assert asked == [("tokens", True, "softmax_gaussian")]
+    assert main(["orders", "softmax_gaussian"]) == 0
+    said = capsys.readouterr().out
+    assert "8.000e-03" in said
+    assert "3.00" in said
+    assert "error at 16 cells about 1.0e-05" in said
+
+
+def test_orders_that_fall_short_are_exit_3(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meanfield_pde.studies.orders.orders", lambda *_, **__: {"rows": [row(), row(short=True)]})
+    assert main(["orders", "softmax_gaussian"]) == 3
+    assert "falls short of 3" in capsys.readouterr().out
+
+
+def test_a_problem_that_lost_its_form_is_measured_by_itself(
+    write: Any, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def measured(problem: Any, exact: Any, **more: Any) -> dict[str, Any]:
+        asked.append((exact, more["name"]))
+        return {"rows": []}
+
+    monkeypatch.setattr("meanfield_pde.studies.orders.orders", measured)
+    path = write(("coefficients = [0.5, -1.0, 0.5]", "coefficients = [0.0, 0.0, 0.0, 1.0]"))
+    assert main(["orders", str(path)]) == 0
+    assert asked == [(None, "tiny")]
+    assert "self-convergence" in capsys.readouterr().err
+
+
+def test_a_signal_waits_for_the_next_whole_state() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with interruptible() as check:
+        check()
+        signal.raise_signal(signal.SIGTERM)
+        # a step goes on here, and then the state is whole
+        with pytest.raises(KeyboardInterrupt):
+            check()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_long_step_is_broken_off() -> None:
+    began = time.monotonic()
+    with interruptible():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(5.0)
+    assert 0.2 < time.monotonic() - began < 1.0
+
+
+def test_a_second_signal_does_not_wait_and_saving_is_not_broken_off() -> None:
+    with interruptible():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        try:
+            # the state is being saved now
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.01)
+        except KeyboardInterrupt:
+            pytest.fail("saving was broken off")

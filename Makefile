@@ -35,9 +35,11 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# lint first: the summary line of pytest is the last thing to be read
+# lint first, then the kernels uncompiled (for the coverage of their lines): the last thing to be read is the summary
 test: lint
-	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+	rm -f .coverage .coverage.*
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m plain --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n 2 --cov --cov-append --cov-report=term:skip-covered --cov-fail-under=90 $(PYTEST_ARGS)
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow $(PYTEST_ARGS)

@@ -221,10 +221,13 @@ def step(
         stages.append(stage)
         limited += count
         slope *= dt
-        slope += current
         if base:
+            # u + (1 - base)(current + dt L - u), in this order so that mass is only rounded by small increments
+            slope += current - u
             slope *= 1.0 - base
-            slope += base * u
+            slope += u
+        else:
+            slope += current
         current = slope
     return current, tuple(stages), limited
 

@@ -6,13 +6,12 @@ STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint bench docs clean
+.PHONY: help install demo test lint bench docs clean
 
 help:
 	@echo "make install    make $(VENV) and install the package with its tools (again only when pyproject.toml changed)"
 	@echo "make demo       train on handwritten digits, then on the problem with a known exact solution"
-	@echo "make test       lint, then the whole suite but the slow tests"
-	@echo "make test-slow  the slow tests alone"
+	@echo "make test       lint, then the whole suite"
 	@echo "make lint       ruff, mypy, import-linter"
 	@echo "make bench      the benchmarks"
 	@echo "make docs       the reference from the docstrings, into build/docs"
@@ -40,9 +39,6 @@ test: lint
 	rm -f .coverage .coverage.*
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m plain --cov --cov-report= $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -q -n 2 --cov --cov-append --cov-report=term:skip-covered --cov-fail-under=90 $(PYTEST_ARGS)
-
-test-slow: $(STAMP)
-	$(BIN)/python -m pytest -q -m slow $(PYTEST_ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/attention.py

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from meanfield_pde import laws as laws
     from meanfield_pde import library as library
     from meanfield_pde.equations.grid_tokens import GridTokens as GridTokens
     from meanfield_pde.equations.mu_continuity import Transport as Transport
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     from meanfield_pde.errors import MeanFieldError as MeanFieldError
     from meanfield_pde.grid import Grid as Grid
     from meanfield_pde.measure import Measure as Measure
+    from meanfield_pde.output.report import read_run as read_run
     from meanfield_pde.output.solution import Solution as Solution
     from meanfield_pde.output.solve import solve as solve
     from meanfield_pde.problem import Problem as Problem
+    from meanfield_pde.problem import Sequence as Sequence
+    from meanfield_pde.problem import SequenceFile as SequenceFile
     from meanfield_pde.problem_file import load_problem as load_problem
 
 # in the order of the equations: what is given, mu and p, rho, training
@@ -26,23 +30,26 @@ _WHERE = {
     "Grid": "meanfield_pde.grid",
     "Measure": "meanfield_pde.measure",
     "Problem": "meanfield_pde.problem",
+    "Sequence": "meanfield_pde.problem",
+    "SequenceFile": "meanfield_pde.problem",
     "load_problem": "meanfield_pde.problem_file",
     "Transport": "meanfield_pde.equations.mu_continuity",
     "GridTokens": "meanfield_pde.equations.grid_tokens",
     "FokkerPlanckHeads": "meanfield_pde.equations.rho_fokker_planck",
     "solve": "meanfield_pde.output.solve",
     "Solution": "meanfield_pde.output.solution",
+    "read_run": "meanfield_pde.output.report",
     "MeanFieldError": "meanfield_pde.errors",
 }
 
-__all__ = ["library", *_WHERE]
+__all__ = ["laws", "library", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("importlib.metadata").version("meanfield-pde")
-    if name == "library":
-        return import_module("meanfield_pde.library")
+    if name in ("laws", "library"):
+        return import_module(f"meanfield_pde.{name}")
     if name in _WHERE:
         return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module 'meanfield_pde' has no attribute {name!r}")

@@ -38,8 +38,10 @@ class Measure:
 
     @classmethod
     def particles(cls, points: FloatArray, weights: FloatArray | None = None) -> Measure:
-        """A measure of atoms; equal weights 1/n unless given."""
-        points = np.atleast_2d(np.asarray(points, dtype=float))
+        """A measure of atoms at points (n, d); equal weights 1/n unless given. Raises: MeanFieldError."""
+        points = np.asarray(points, dtype=float)
+        if points.ndim != 2:
+            raise MeanFieldError(f"points have shape {points.shape}: give (n, d), one row a particle")
         if weights is None:
             weights = np.full(len(points), 1.0 / max(len(points), 1))
         return cls(points, np.asarray(weights, dtype=float), np.zeros(points.shape[1]))

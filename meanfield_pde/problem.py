@@ -16,7 +16,7 @@ from meanfield_pde.problem_checks import (
     integer,
     one_of,
 )
-from meanfield_pde.problem_objective import check_objective, check_potential, check_sequences
+from meanfield_pde.problem_objective import check_objective, check_potential, check_rings, check_sequences
 from meanfield_pde.problem_sections import (
     Depth,
     Drift,
@@ -103,7 +103,8 @@ def validate(problem: Problem) -> None:
         dim = len(problem.tokens.cells)
         if problem.objective is not None:
             check_objective(problem.objective, dim)
-        check_sequences(problem.sequences, problem.objective, dim, must_train=problem.kind == "training")
+            check_rings(problem.objective, problem.tokens)
+        check_sequences(problem.sequences, problem.objective, dim)
     if problem.potential is not None and problem.heads is not None:
         check_potential(problem.potential, problem.heads.grid())
     end = problem.training.s_end if problem.training is not None else problem.depth.T if problem.depth else 0.0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import inf, isfinite
+from math import inf, isfinite, prod
 from numbers import Integral, Real
 
 from meanfield_pde.errors import MeanFieldError, nearest
 from meanfield_pde.laws import Atoms, Samples, check_law, check_weights
+from meanfield_pde.model.heads import AXES
 from meanfield_pde.problem_sections import Depth, Heads, Output, Tokens, Training
 
 KINDS = ("training", "tokens", "fokker-planck")
@@ -26,10 +27,11 @@ STEPPERS = ("ssprk1", "ssprk2", "ssprk3")
 SPLITTINGS = ("gibbs", "lie", "strang")
 CONTROLS = ("fixed", "energy")
 ROLES = ("train", "held-out")
-FAMILIES = {"scalar": 2}  # family -> number of axes
 FAMILIES_NOT_COVERED = ("rotation", "diagonal", "matrix")
 ATTENTION_NOT_COVERED = ("causal", "linear", "l2", "unnormalised", "windowed", "sinkhorn", "none")
-MOST_CFL = 1.4
+MOST_CFL = 1.7
+# beyond these nothing would end in a lifetime or fit into memory
+MOST_CELLS, MOST_LAYERS, MOST_STEPS, MOST_SNAPSHOTS = 10**7, 10**6, 1e9, 10**5
 NOT_COVERED = {
     "mask": "attention masks are not covered yet; every token attends to every token: remove the key",
     "causal": "causal attention is not covered yet; every token attends to every token: remove the key",
@@ -114,6 +116,8 @@ def check_box(box: Tokens | Heads, where: str) -> None:
     dim = len(box.cells)
     for k, count in enumerate(box.cells):
         integer(count, f"{where}.cells[{k}]", 3)
+    if prod(box.cells) > MOST_CELLS:
+        raise MeanFieldError(f"{where}.cells = {box.cells} makes {prod(box.cells):.3g} cells: at most {MOST_CELLS:.0e}")
     if dim > 3:
         raise MeanFieldError(f"{where}.cells = {box.cells} has {dim} axes: 1 to 3 are covered")
     vector(box.lower, f"{where}.lower", dim)
@@ -149,8 +153,8 @@ def check_heads(heads: Heads, kind: str) -> None:
     if heads.family in FAMILIES_NOT_COVERED:
         raise MeanFieldError(f"heads.family = '{heads.family}' is not covered yet; heads.family = 'scalar' is")
     if heads.family is not None or kind != "fokker-planck":
-        one_of(heads.family, FAMILIES, "heads.family")
-    axes = FAMILIES.get(heads.family or "")
+        one_of(heads.family, AXES, "heads.family")
+    axes = len(AXES[heads.family]) if heads.family in AXES else None
     if heads.points:
         if kind != "tokens":
             raise MeanFieldError(f"heads.points is for kind = 'tokens'; kind = '{kind}' needs a box and heads.initial")
@@ -182,7 +186,11 @@ def check_depth(depth: Depth) -> None:
     """Refuse depth settings out of range."""
     number(depth.T, "depth.T", 0.0)
     integer(depth.layers, "depth.layers", 1)
+    if depth.layers > MOST_LAYERS:
+        raise MeanFieldError(f"depth.layers = {depth.layers} is more than {MOST_LAYERS}: take fewer")
     flag(depth.shared, "depth.shared")
+    if depth.T == 0 and not depth.shared:
+        raise MeanFieldError("depth.T = 0 leaves no layers to tell apart: take T > 0, or shared = true")
     flag(depth.positivity, "depth.positivity")
     if depth.scheme == "weno":
         raise MeanFieldError("depth.scheme = 'weno' is not known; did you mean 'weno5z'?")
@@ -197,6 +205,11 @@ def check_training(training: Training) -> None:
     number(training.weight_decay, "training.weight_decay", 0.0)
     number(training.ds, "training.ds", 0.0, above=True)
     number(training.s_end, "training.s_end", 0.0)
+    if training.s_end / training.ds > MOST_STEPS:
+        raise MeanFieldError(
+            f"training.s_end = {training.s_end:g} in steps of training.ds = {training.ds:g} is more than "
+            f"{MOST_STEPS:.0e} steps: raise ds or lower s_end"
+        )
     number(training.tolerance, "training.tolerance", 0.0, above=True)
     one_of(training.splitting, SPLITTINGS, "training.splitting")
     one_of(training.control, CONTROLS, "training.control")
@@ -209,6 +222,8 @@ def check_output(output: Output, end: float, name: str) -> None:
     """Refuse output times outside [0, end] or out of order, and counts that are too small."""
     integer(output.every, "output.every", 1)
     integer(output.snapshots, "output.snapshots", 2)
+    if output.snapshots > MOST_SNAPSHOTS:
+        raise MeanFieldError(f"output.snapshots = {output.snapshots} is more than {MOST_SNAPSHOTS}: take fewer")
     integer(output.checkpoint_every, "output.checkpoint_every", 1)
     for k, time in enumerate(output.times):
         number(time, f"output.times[{k}]", 0.0)

@@ -15,7 +15,7 @@ from meanfield_pde.law_deposit import AtomSpread
 from meanfield_pde.laws import cell_averages, normalised
 from meanfield_pde.problem import Objective, Problem, Sequence, SequenceFile
 from meanfield_pde.problem_checks import ROLES, one_of
-from meanfield_pde.problem_objective import Target, check_target
+from meanfield_pde.problem_objective import Target, check_sequences, check_target
 from meanfield_pde.sample_files import finite_table, read_arrays
 
 
@@ -35,17 +35,25 @@ class SequenceBatch:
     outside_mass: float
 
 
-def sequence_batch(problem: Problem, grid: Grid, role: str | None = None) -> SequenceBatch:
+def sequence_batch(
+    problem: Problem,
+    grid: Grid,
+    role: str | None = None,
+    entries: tuple[Sequence | SequenceFile, ...] | None = None,
+) -> SequenceBatch:
     """All sequences of a problem on a grid, or those of one role, in the order of the problem.
 
+    ``entries`` are taken instead of the problem's own when given, and need no targets.
     Raises: MeanFieldError or FileError naming the entry or the file.
     """
     if role is not None:
         one_of(role, ROLES, "role")
+    given = problem.sequences if entries is None else entries
+    check_sequences(given, problem.objective, grid.dim, with_targets=entries is None)
     parts = []
-    for k, entry in enumerate(problem.sequences):
+    for k, entry in enumerate(given):
         if isinstance(entry, SequenceFile):
-            parts.append(_from_file(entry, problem, grid, k, role))
+            parts.append(_from_file(entry, problem, grid, k, role, with_targets=entries is None))
         elif role in (None, entry.role):
             parts.append(_single(entry, problem, grid, k))
     return SequenceBatch(
@@ -66,7 +74,9 @@ def _single(entry: Sequence, problem: Problem, grid: Grid, position: int) -> Seq
     return SequenceBatch(density[None], (entry.target,), (entry.role,), (name,), outside)
 
 
-def _from_file(entry: SequenceFile, problem: Problem, grid: Grid, position: int, role: str | None) -> SequenceBatch:
+def _from_file(
+    entry: SequenceFile, problem: Problem, grid: Grid, position: int, role: str | None, with_targets: bool
+) -> SequenceBatch:
     path = Path(problem.base) / entry.file
     arrays = read_arrays(path)
     points = finite_table(_named(arrays, entry.points, path), path, entry.points)
@@ -81,7 +91,9 @@ def _from_file(entry: SequenceFile, problem: Problem, grid: Grid, position: int,
         raise FileError(f"{path}: row {bad[0] + 1} of {entry.weights} must be >= 0 with a positive sum")
     roles = ["train" if i % entry.train_every == 0 else "held-out" for i in range(len(weights))]
     chosen = [i for i in range(len(weights)) if role in (None, roles[i])]
-    targets = _targets(arrays, entry, problem.objective, grid.dim, path, len(weights))
+    # new sequences may come without labels
+    loss = problem.objective if with_targets or entry.labels in arrays else None
+    targets = _targets(arrays, entry, loss, grid.dim, path, len(weights))
     spread = AtomSpread(points, grid, entry.bandwidth)
     mu = np.empty((len(chosen), *grid.cells))
     worst = 0.0

@@ -120,3 +120,14 @@ def test_shipped_data_is_found_and_sound() -> None:
     # the ink of column c over all rows, by another route than the file was made by
     ink = np.array([[sum(int(row[c]) for row in image) for c in range(8)] for image in images])
     np.testing.assert_allclose(weights * ink.sum(axis=1, keepdims=True), ink, rtol=1e-15)
+
+
+def test_names_that_a_problem_may_use_are_those_that_exist() -> None:
+    from meanfield_pde import problem_checks
+    from meanfield_pde.equations.runge_kutta import STEPPERS
+    from meanfield_pde.equations.schemes import SCHEMES
+    from meanfield_pde.training.splitting import SPLITTINGS
+
+    assert set(problem_checks.SCHEMES) == set(SCHEMES)
+    assert set(problem_checks.STEPPERS) == set(STEPPERS)
+    assert set(problem_checks.SPLITTINGS) == set(SPLITTINGS)

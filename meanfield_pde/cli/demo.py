@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ MARK = ".meanfield-pde-demo"
 
 def demonstrate(folder: Path, threads: int | None, quiet: bool) -> None:
     """Run both problems in ``folder`` and print what came out. Raises: FileError, as `run_folder`."""
-    from meanfield_pde.output.report import summary
+    from meanfield_pde.output.report import accuracies, summary
 
     print(
         "1. Layerwise heads learn to tell handwritten 0s from 1s: every image's column profile is an input law.",
@@ -28,9 +29,12 @@ def demonstrate(folder: Path, threads: int | None, quiet: bool) -> None:
     solution = _run("digits_profile", folder, threads, quiet)
     facts = summary(solution)
     print(f"   training loss      {facts['loss_first']:.4f} at s = 0, {facts['loss']:.4f} at s = {facts['s']:g}")
+    # the readout, set by hand, tells many apart before any training
+    untrained = replace(solution, snapshots=solution.snapshots[:1], snapshot_s=solution.snapshot_s[:1])
+    before = accuracies(untrained) or {}
     for role, share in (facts["accuracy"] or {}).items():
         name = {"train": "training accuracy", "held-out": "held-out accuracy"}[role]
-        print(f"   {name}  {accuracy_words(share)}")
+        print(f"   {name}  {100 * before[role]['share']:.1f} % before training, {accuracy_words(share, ' after')}")
     _figures(solution, folder / "digits_profile")
     print("\n2. The coupled system mu - p - rho where the exact solution is known.", flush=True)
     solution = _run("gaussian_coupled", folder, threads, quiet)

@@ -152,7 +152,7 @@ def demo_command(
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
-    """Train on handwritten digits, then on the coupled problem with a known exact solution (a few minutes)."""
+    """Train on handwritten digits, then on the coupled problem with a known exact solution (about a minute)."""
     from meanfield_pde.cli.demo import demonstrate
 
     demonstrate(output, threads, quiet)

@@ -33,11 +33,17 @@ def find_problem(name: str, overrides: Sequence[str] = ()) -> Problem:
 
     path = Path(name)
     if path.is_file() or path.suffix == ".toml" or len(path.parts) > 1:
-        return load_problem(path, overrides)
+        problem = load_problem(path, overrides)
+        if problem.reference is not None and problem.reference not in library.NAMES:
+            raise MeanFieldError(
+                f"{path}: reference = '{problem.reference}' is no problem of the library; "
+                f"{nearest(problem.reference, library.NAMES)}"
+            )
+        return problem
     if name not in library.NAMES:
         raise MeanFieldError(f"'{name}' is neither a TOML file nor a problem of the library; "
                              f"{nearest(name, library.NAMES)}")  # fmt: skip
-    problem: Problem = library.get(name)[0]
+    problem = library.get(name)[0]
     if not overrides:
         return problem
     return replace(parse_problem(dump_problem(problem), name, overrides), base=problem.base)

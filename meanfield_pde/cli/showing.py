@@ -46,7 +46,8 @@ def print_solution(solution: Solution) -> None:
         rows.append(("training sequences", str(facts["sequences"])))
     if facts["loss"] is not None:
         first = facts["loss_first"]
-        rows.append(("loss", f"{facts['loss']:.10g}" + ("" if first is None else f", from {first:.10g}")))
+        name = "energy" if facts["kind"] == "fokker-planck" else "loss"
+        rows.append((name, f"{facts['loss']:.10g}" + ("" if first is None else f", from {first:.10g}")))
     if facts["free_energy"] is not None:
         rows.append(("free energy", f"{facts['free_energy']:.10g}"))
     for role, share in (facts["accuracy"] or {}).items():
@@ -79,10 +80,10 @@ def _value(number: float) -> str:
     return "0" if number == 0.0 else f"{round(number, 10) + 0.0:.10f}"
 
 
-def accuracy_words(share: dict[str, float]) -> str:
-    """An accuracy with its counts and its interval."""
+def accuracy_words(share: dict[str, float], when: str = "") -> str:
+    """An accuracy with its counts and its interval; ``when`` follows the counts."""
     return (
-        f"{100 * share['share']:.1f} % ({share['correct']} of {share['total']}), "
+        f"{100 * share['share']:.1f} % ({share['correct']} of {share['total']}){when}, "
         f"95 % interval {100 * share['low']:.1f} to {100 * share['high']:.1f} %"
     )
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,11 +14,12 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.forward_backward import Costate, Path, backward, check_laws, forward
 from meanfield_pde.equations.mu_continuity import Transport, seen_weights
 from meanfield_pde.equations.schemes import DualReconstruction
-from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.errors import MeanFieldError, NotConvergedError
 from meanfield_pde.measure import Measure
 from meanfield_pde.model.attention import DirectField
 from meanfield_pde.model.field import AssembledField, Target
 from meanfield_pde.model.heads import HeadMatrices, head_matrices
+from meanfield_pde.model.objective import Objective
 from meanfield_pde.model.sides import FirstVariation, TokenReport
 from meanfield_pde.model.table import SIZES, SoftmaxTable, TabulatedField, table_reach
 
@@ -26,15 +27,9 @@ from meanfield_pde.model.table import SIZES, SoftmaxTable, TabulatedField, table
 BLOCK = 8
 # the table is checked at the layer edges that cut the depth into so many parts
 CHECK_EDGES = 2
+# a table that errs by more at its largest size is no answer; NaN is not either
+HOPELESS = 1e-3
 T_ = TypeVar("T_")
-
-
-class Loss(Protocol):
-    """What is asked of an objective: losses (B,) and variations (B, n) at final masses (B, n)."""
-
-    def value_and_variation(self, weights: FloatArray, targets: Any) -> tuple[FloatArray, FloatArray]:
-        """Loss and its derivative in each mass, per sequence."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +68,26 @@ class GridTokens:
     edges: FloatArray
     shared: bool
     mu0: FloatArray
-    objective: Loss | None
+    objective: Objective | None
     targets: Any
+    outside_mass: float | None = None
     tolerance: float = 1e-10
     budget: float = 2e9
-    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+    threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     heads: HeadMatrices = field(init=False)
     field_targets: tuple[Target, ...] = field(init=False)
-    tables: dict[int, SoftmaxTable] = field(init=False, default_factory=dict)
-    first_sizes: dict[float, int] = field(init=False, default_factory=dict)
+    # kept because they are dear to make: each is a function of its key and of the laws of the problem alone
+    tables: dict[tuple[int, float], SoftmaxTable] = field(init=False, default_factory=dict, repr=False, compare=False)
+    first_sizes: dict[float, int] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         grid = self.transport.grid
         object.__setattr__(self, "heads", head_matrices(self.family, self.head_points, grid.dim))
         targets = tuple(Target(grid.face_points(axis), axis) for axis in range(grid.dim))
         object.__setattr__(self, "field_targets", targets)
+        laws = self.mu0.copy()
+        laws.setflags(write=False)  # what is remembered of them must stay true
+        object.__setattr__(self, "mu0", laws)
 
     def _matrices(self, rho: Measure) -> HeadMatrices:
         if rho.points is self.head_points:
@@ -95,13 +95,10 @@ class GridTokens:
         return head_matrices(self.family, rho.points, self.transport.grid.dim)
 
     def _table(self, size: int, reach: float) -> SoftmaxTable:
-        known = self.tables.get(size)
-        # a table of another reach would serve too, but the bits would then depend on what was asked before
-        if known is None or known.reach != reach:
+        if (size, reach) not in self.tables:
             grid = self.transport.grid
-            known = SoftmaxTable.build(grid.centers(0), grid.spacing[0], reach, size)
-            self.tables[size] = known
-        return known
+            self.tables[size, reach] = SoftmaxTable.build(grid.centers(0), grid.spacing[0], reach, size)
+        return self.tables[size, reach]
 
     def assemble(self, rho: tuple[Measure, ...], size: int | None) -> tuple[AssembledField, ...]:
         """One field a layer (one in all when shared): tabulated with ``size`` nodes, or direct when size is None."""
@@ -130,7 +127,8 @@ class GridTokens:
 
         The table starts at the least size that resolves the initial laws; if the error measured at three layer edges
         (first, middle, last) is beyond ``tolerance``, the sweep is redone with the least size that resolves those.
-        At the largest size the error is reported as it is.
+        At the largest size the error is reported as it is, up to 1e-3.
+        Raises: NotConvergedError beyond that.
         """
         laws = self.mu0 if mu0 is None else mu0
         check_laws(laws, float(self.edges[0]))
@@ -138,28 +136,35 @@ class GridTokens:
         if self.transport.grid.dim > 1:
             return self._sweep(rho, starts, None)
         reach = max(table_reach(self._matrices(law), self.field_targets) for law in rho)
-        size = self._first_size(reach, laws)
+        own = laws is self.mu0 and all(law.points is self.head_points for law in rho)
+        size = self._first_size(reach) if own else self._least_size(reach, laws, SIZES)
         while True:
             sweep = self._sweep(rho, starts, size)
-            if sweep.table_error is None or sweep.table_error <= self.tolerance or size == SIZES[-1]:
+            if sweep.table_error is None or sweep.table_error <= self.tolerance:
                 return sweep
+            if size == SIZES[-1]:
+                if sweep.table_error <= HOPELESS:
+                    return sweep
+                raise NotConvergedError(
+                    f"the softmax table errs by {sweep.table_error:.1e} at its largest size of {size} nodes for "
+                    f"keys up to |a x| = {reach:.3g}: make the box of the heads or of the tokens "
+                    "smaller, or the laws smoother"
+                )
             seen_so_far = np.concatenate([path.nodes[edge] for path in sweep.paths for edge in _checked(path)])
             size = self._least_size(reach, seen_so_far, SIZES[SIZES.index(size) + 1 :])
 
     def _sweep(self, rho: tuple[Measure, ...], starts: list[FloatArray], size: int | None) -> Sweep:
-        keep = self._keep_stages(sum(len(start) for start in starts), size)
+        keep = self._keep_stages(rho, sum(len(start) for start in starts), size)
         fields = self.assemble(rho, size)
         count = len(starts)
         paths = self._blocks(lambda i: forward(self.transport, fields, starts[i], self.edges, keep, BLOCK * i), count)
         errors = None if size is None else self._blocks(lambda i: self._table_error(fields, paths[i]), count)
-        return Sweep(fields, tuple(paths), size, None if errors is None else max(errors))
+        return Sweep(fields, tuple(paths), size, None if errors is None else float(np.max(errors)))
 
-    def _first_size(self, reach: float, laws: FloatArray) -> int:
-        """The least table size that resolves the initial laws; found once for the laws of the problem."""
-        if laws is not self.mu0:
-            return self._least_size(reach, laws, SIZES)
+    def _first_size(self, reach: float) -> int:
+        """The least table size that resolves the laws of the problem, found once."""
         if reach not in self.first_sizes:
-            self.first_sizes[reach] = self._least_size(reach, laws, SIZES)
+            self.first_sizes[reach] = self._least_size(reach, self.mu0, SIZES)
         return self.first_sizes[reach]
 
     def _least_size(self, reach: float, laws: FloatArray, sizes: Sequence[int]) -> int:
@@ -177,22 +182,24 @@ class GridTokens:
             field_there = fields[min(edge, len(fields) - 1)]
             if isinstance(field_there, TabulatedField):
                 weights = seen_weights(self.transport.grid, path.nodes[edge])
-                worst = max(worst, field_there.table.error(weights, field_there.moments(weights)))
+                worst = float(np.maximum(worst, field_there.table.error(weights, field_there.moments(weights))))
         return worst
 
-    def _keep_stages(self, batch: int, size: int | None) -> bool:
+    def _keep_stages(self, rho: tuple[Measure, ...], batch: int, size: int | None) -> bool:
+        """Whether the stages of a sweep fit the budget. Raises: MeanFieldError if not even its steps do."""
         grid, stages = self.transport.grid, self.transport.stepper.stages
-        # a bound on V: |W| |y| for every head, so the count of steps is known before the first one
+        # means stay in the box, so |V| <= sum of rho |W| |y|: the count of steps is bounded before the first one
         reach = max(max(abs(a), abs(b)) for a, b in zip(grid.lower, grid.upper, strict=True))
-        speed = float(np.abs(self.heads.values).max()) * reach
+        speed = max(float(law.weights @ np.abs(self._matrices(law).values).max(axis=(1, 2))) for law in rho) * reach
         rate = sum(
-            (speed + float(np.abs(v).max())) / h for v, h in zip(self.transport.drift, grid.spacing, strict=True)
+            (speed + float(np.abs(v).max(initial=0.0))) / h
+            for v, h in zip(self.transport.drift, grid.spacing, strict=True)
         )
-        steps = max(len(self.edges) - 1, rate * float(self.edges[-1] - self.edges[0]) / self.transport.cfl)
+        steps = len(self.edges) - 1 + rate * float(self.edges[-1] - self.edges[0]) / self.transport.cfl
         one = 8.0 * batch * grid.size
         if steps * one > self.budget:
             raise MeanFieldError(
-                f"the path of mu needs up to {steps * one:.3g} bytes ({steps:.0f} steps of {one:.3g}), "
+                f"the path of mu needs up to {steps * one:.3g} bytes ({steps:.3g} steps of {one:.3g}), "
                 f"over the budget of {self.budget:.3g}: take fewer cells, a smaller box or fewer sequences"
             )
         # a stage is its input, a velocity and a reconstruction per axis, and the moments
@@ -237,6 +244,7 @@ class GridTokens:
         """Masses, minima, Courant number, table error and the invariants of the costate."""
         grid = self.transport.grid
         nodes = sweep.nodes
+        flat = nodes.reshape(*nodes.shape[:2], -1)
         drift = None
         if costate is not None:
             pairing = np.asarray([grid.integral(p * mu) for p, mu in zip(costate.nodes, nodes, strict=True)])
@@ -246,6 +254,9 @@ class GridTokens:
         return TokenReport(
             mass_error=float(np.abs(grid.integral(nodes) - 1.0).max()),
             minimum=float(nodes.min()),
+            undershoot=float(max(0.0, (-flat.min(axis=2) / flat.max(axis=2)).max())),
+            peak_mass=float(flat.max()) * grid.cell_volume,
+            outside_mass=self.outside_mass,
             courant=max(p.courant for p in sweep.paths),
             table_error=sweep.table_error,
             table_size=sweep.table_size,

@@ -57,7 +57,7 @@ class Transport:
             )
         if not 0.0 < self.cfl <= limit:
             why = " (half of that without positivity)" if self.positivity else ""
-            raise MeanFieldError(f"depth.cfl = {self.cfl:g} must be > 0 and at most {limit:.3g}{why}: lower it")
+            raise MeanFieldError(f"depth.cfl = {self.cfl:g} must be > 0 and at most {limit:.6g}{why}: lower it")
 
     def courant_limit(self) -> float:
         """The von Neumann limit of scheme and stepper; at most 1/2 where positivity is promised."""

@@ -130,6 +130,13 @@ class FokkerPlanckHeads:
             raise MeanFieldError(
                 f"layer_lengths = {self.layer_lengths} must be positive, one a layer; (1.0,) for shared heads"
             )
+        for axis, ring in enumerate(self.grid.periodic):
+            low, high = self.grid.lower[axis], self.grid.upper[axis]
+            if ring and self.weight_decay and abs(low) != abs(high):
+                raise MeanFieldError(
+                    f"weight_decay = {self.weight_decay:g} jumps at the seam of periodic axis {axis}, [{low:g}, "
+                    f"{high:g}]: centre the axis on 0, or take weight_decay = 0"
+                )
         points = self.grid.points()
         confinement = (0.5 * self.weight_decay * (points**2).sum(axis=1)).reshape(self.grid.cells)
         points.setflags(write=False)

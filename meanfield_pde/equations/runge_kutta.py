@@ -60,7 +60,7 @@ def courant_limit(coefficients: FloatArray, method: Stepper) -> float:
     if amplified(0.01):
         return 0.0
     low, high = 0.01, 4.0
-    while high - low > 1e-3:
+    while high - low > 1e-8:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if amplified(middle) else (middle, high)
-    return low
+    return round(low, 6)

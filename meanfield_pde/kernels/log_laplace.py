@@ -207,3 +207,66 @@ def matrix_rows(matrix_t, vectors, out):
             row = matrix_t[k]
             for f in range(faces):
                 row_out[f] += weight * row[f]
+
+
+@jit
+def table_error(rows, keys, key_shift, nodes, node_shift, y, width, mu, moments, cells):
+    """Largest relative error of interpolated tables at keys between the nodes, of m and of its first variation.
+
+    m is compared with direct sums, relative to max |m| or the spread of the law if that is larger; the first
+    variation e^{zy - Λ(z)}(y - m(z)), which carries the costate and needs more nodes than m, at ``cells`` cells y
+    spread over the law, relative to its size. NaN when anything is not finite.
+    Shapes: rows (k, q) interpolate at keys (k,); nodes (q,); y (n,); mu (B, n) >= 0; moments (B, 3, q).
+    """
+    count, q = rows.shape
+    n = y.shape[0]
+    worst = 0.0
+    mean = np.empty(count)
+    partition = np.empty(count)
+    at_nodes = np.empty(q)
+    for b in range(mu.shape[0]):
+        first, last, mass, centre = -1, 0, 0.0, 0.0
+        for j in range(n):
+            if mu[b, j] > 0.0:
+                first = j if first < 0 else first
+                last = j
+                mass += mu[b, j]
+                centre += mu[b, j] * y[j]
+        centre /= mass
+        spread = 0.0
+        for j in range(n):
+            spread += mu[b, j] * (y[j] - centre) ** 2
+        scale = math.sqrt(spread / mass) + width
+        gap = 0.0
+        for k in range(count):
+            top = max(keys[k] * y[first], keys[k] * y[last])
+            total, moment = 0.0, 0.0
+            for j in range(first, last + 1):
+                e = mu[b, j] * math.exp(keys[k] * y[j] - top)
+                total += e
+                moment += e * y[j]
+            mean[k] = moment / total
+            partition[k] = top + math.log(total)
+            found = 0.0
+            for i in range(q):
+                found += rows[k, i] * moments[b, 0, i]
+            scale = max(scale, abs(mean[k] - key_shift[k]))
+            gap = max(gap, abs(found - mean[k] + key_shift[k]))
+            if not math.isfinite(found):
+                return np.nan
+        worst = max(worst, gap / scale)
+        for c in range(cells):
+            place = y[first + (last - first) * c // max(cells - 1, 1)]
+            for i in range(q):
+                e = math.exp(nodes[i] * place - moments[b, 2, i])
+                at_nodes[i] = e * (place - moments[b, 0, i] - node_shift[i])
+            size, gap = 0.0, 0.0
+            for k in range(count):
+                e = math.exp(keys[k] * place - partition[k])
+                found = 0.0
+                for i in range(q):
+                    found += rows[k, i] * at_nodes[i]
+                size = max(size, e * (abs(place - mean[k]) + width))
+                gap = max(gap, abs(found - e * (place - mean[k])))
+            worst = max(worst, gap / size)
+    return worst

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
-from meanfield_pde.kernels._jit import jit
+from meanfield_pde.kernels._jit import jit, jit_sum
 from meanfield_pde.kernels.log_laplace import box_mean_shift, box_mean_slope
-
-# a separate sum loop may reassociate (vector lanes); the exponential itself must not
-_jit_sum = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"})
 
 _LOG2E = 1.4426950408889634
 _LN2 = 0.6931471805599453
@@ -58,7 +54,7 @@ def exp_block(factor, x, top, mantissa, scale):
         bits[j] = (bits[j] + 1023) << 52
 
 
-@_jit_sum
+@jit_sum
 def _weighted_sum(mantissa, scale, a):
     total = 0.0
     for j in range(a.shape[0]):
@@ -66,7 +62,7 @@ def _weighted_sum(mantissa, scale, a):
     return total
 
 
-@_jit_sum
+@jit_sum
 def _weighted_sums(mantissa, scale, a, b):
     first = 0.0
     second = 0.0

@@ -17,7 +17,9 @@ Flow = Callable[[FloatArray, FloatArray, float, int], FloatArray]
 class TokenReport:
     """What a sweep in depth measured; None means not measured.
 
-    Meaning: ``mass_error`` max |∫mu - 1|, ``minimum`` least mu, ``courant`` largest Courant number used,
+    Meaning: ``mass_error`` max |∫mu - 1|, ``minimum`` least mu, ``undershoot`` largest -min/max of mu,
+    ``peak_mass`` largest mass in one cell,
+    ``outside_mass`` largest mass of an initial law outside the box, ``courant`` largest Courant number used,
     ``table_error`` largest relative error of the softmax table against direct sums at sampled keys,
     ``table_size`` its nodes, ``costate_drift`` max over depth of |∫p dmu - ∫p_T dmu_T|, ``wall_mass`` largest mass
     in the cells at a wall, ``limited`` faces limited for positivity, ``dual`` whether p is the dual of the very
@@ -26,6 +28,9 @@ class TokenReport:
 
     mass_error: float | None = None
     minimum: float | None = None
+    undershoot: float | None = None
+    peak_mass: float | None = None
+    outside_mass: float | None = None
     courant: float | None = None
     table_error: float | None = None
     table_size: int | None = None

@@ -20,9 +20,13 @@ COLUMNS = {
     "loss": "mean loss over the training sequences",
     "free_energy": "loss + weight decay + beta × negative entropy",
     "energy_rise": "largest rise of the free energy over one step so far",
+    "step_error": "L1 distance of the last step of rho to the step of the other order: what one step errs at most",
     "mass_error_mu": "largest |∫mu - 1| over depth and sequences",
     "mass_error_rho": "largest |∫rho - 1| over layers",
     "min_mu": "least value of mu over depth and sequences",
+    "undershoot_mu": "largest -min/max of mu over depth and sequences, 0 where mu is positive",
+    "peak_mass_mu": "largest share of mass in one cell, over depth and sequences",
+    "outside_mass_mu": "largest mass that an initial law has outside the box; it is left out",
     "min_rho": "least value of rho",
     "courant": "largest Courant number used in depth",
     "table_error": "largest relative error of the softmax table at sampled keys",
@@ -40,6 +44,9 @@ WALL_MASS = 1e-8
 MASS_ERROR = 1e-10
 TABLE_ERROR = 1e-9
 ENERGY_RISE = 1e-10
+UNDERSHOOT = 1e-2
+COSTATE_DRIFT = 1e-9
+PEAK_MASS = 0.4
 
 
 def token_columns(report: TokenReport) -> dict[str, float]:
@@ -47,6 +54,9 @@ def token_columns(report: TokenReport) -> dict[str, float]:
     names = {
         "mass_error_mu": report.mass_error,
         "min_mu": report.minimum,
+        "undershoot_mu": report.undershoot,
+        "peak_mass_mu": report.peak_mass,
+        "outside_mass_mu": report.outside_mass,
         "courant": report.courant,
         "table_error": report.table_error,
         "table_size": report.table_size,
@@ -70,6 +80,7 @@ def row(moment: Moment, heads: FokkerPlanckHeads) -> dict[str, float]:
         "loss": moment.variation.loss,
         "free_energy": moment.free_energy,
         "energy_rise": state.energy_rise,
+        "step_error": state.step_error,
         "mass_error_rho": float(report.mass_error.max()),
         "min_rho": float(report.minimum),
         "wall_mass_rho": float(report.wall_mass.max()),
@@ -116,6 +127,18 @@ def warnings_of(worst: Mapping[str, float | bool | None]) -> tuple[str, ...]:
             f"the softmax table is accurate to {worst['table_error']:.1e} only: the laws are too rough for "
             "its largest size; use smoother initial laws or a smaller box of heads"
         )
+    if beyond("undershoot_mu", UNDERSHOOT):
+        out.append(
+            f"mu is under-resolved: it undershoots by {worst['undershoot_mu']:.1e} of its maximum; take more cells, "
+            "smoother initial laws or depth.positivity = true (a law that blows up ends like this too)"
+        )
+    if beyond("peak_mass_mu", PEAK_MASS):
+        out.append(
+            f"mu is narrower than the grid: one cell holds {worst['peak_mass_mu']:.0%} of its mass, so widths and "
+            "variances are those of the cells; take more cells"
+        )
+    if worst.get("dual") and beyond("costate_drift", COSTATE_DRIFT):
+        out.append(f"∫p dmu is not constant in depth: it drifts by {worst['costate_drift']:.1e}")
     if beyond("energy_rise", ENERGY_RISE):
         out.append(f"the free energy rose by {worst['energy_rise']:.1e} over a step: take a smaller training.ds")
     if worst.get("dual") is False:

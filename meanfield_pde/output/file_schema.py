@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import fields
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,14 @@ def provenance() -> dict[str, str]:
     }
 
 
+def provenance_changes(path: Path) -> list[str]:
+    """What of versions and processor differs between a file and here, in words. Raises: FileError."""
+    here = provenance()
+    with _open(path) as file:
+        there = {name: str(file.attrs.get(f"version {name}")) for name in here}
+    return [f"{name} was {there[name]} and is {here[name]}" for name in here if there[name] != here[name]]
+
+
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -62,6 +71,7 @@ def write_atomically(path: Path, fill: Any) -> None:
             for name, value in provenance().items():
                 file.attrs[f"version {name}"] = value
             fill(file)
+            file.attrs["digest"] = _digest(file)
         with open(temporary, "rb") as handle:
             os.fsync(handle.fileno())
         os.replace(temporary, path)
@@ -80,6 +90,20 @@ def _open(path: Path) -> Any:
         return _h5py().File(path, "r")
     except OSError as error:
         raise FileError(f"cannot read {path}: {error}") from error
+
+
+def _digest(file: Any) -> str:
+    """SHA-256 over the names and values of all datasets: a flipped bit must not pass for a number."""
+    total = sha256()
+
+    def add(name: str, item: Any) -> None:
+        if isinstance(item, _h5py().Dataset):
+            value = np.asarray(item[()])
+            total.update(name.encode())
+            total.update(b"".join(value.ravel()) if value.dtype == object else np.ascontiguousarray(value).tobytes())
+
+    file.visititems(add)
+    return total.hexdigest()
 
 
 def _dataset(file: Any, name: str, data: Any, meaning: str) -> None:
@@ -134,7 +158,7 @@ def read_checkpoint(path: Path) -> tuple[str, TrainingState, Record]:
     """
     try:
         with _open(path) as file:
-            _check_versions(path, file)
+            _check_whole(path, file)
             text = file["problem"].asstr()[()]
             state = _read_state(file)
             record = _read_record(file)
@@ -147,11 +171,13 @@ def read_checkpoint(path: Path) -> tuple[str, TrainingState, Record]:
     return text, state, record
 
 
-def _check_versions(path: Path, file: Any) -> None:
+def _check_whole(path: Path, file: Any) -> None:
     for name, here in (("schema", SCHEMA), ("numerics", NUMERICS)):
         there = file.attrs.get(name)
         if there is None or int(there) != here:
             raise FileError(f"{path} has {name} version {there}, this package has {here}: run the problem anew")
+    if file.attrs.get("digest") != _digest(file):
+        raise FileError(f"{path} is damaged: its numbers do not have the digest that was written with them")
 
 
 def write_result(path: Path, solution: Solution) -> None:
@@ -184,6 +210,7 @@ def read_result(path: Path) -> Solution:
     """
     with _open(path) as file:
         try:
+            _check_whole(path, file)
             problem = parse_problem(file["problem"].asstr()[()], str(path))
             record = _read_record(file)
             state = _read_state(file) if "state" in file else None
@@ -200,5 +227,7 @@ def read_result(path: Path) -> Solution:
                 file["costate/p"][()],
                 tuple(file["names"].asstr()[()].tolist()),
             )
+        except FileError:
+            raise
         except DAMAGE as error:
             raise FileError(f"{path} is not a whole result file: {error}") from error

@@ -23,7 +23,7 @@ STYLE: dict[Any, Any] = {
     "font.size": 9.0,
     "axes.titlesize": 9.0,
     "axes.labelsize": 9.0,
-    "figure.titlesize": 10.5,
+    "figure.titlesize": 9.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.formatter.useoffset": False,
@@ -65,11 +65,13 @@ def training_figure(solution: Solution) -> Any:
     from matplotlib.figure import Figure
 
     s = solution.history["s"]
+    # a given potential has no sequences
+    loss = "energy L(rho)" if solution.problem.kind == "fokker-planck" else "loss L(rho), mean over sequences"
     figure = Figure(figsize=(6.4, 3.4), layout="constrained")
     figure.suptitle(heading(solution, "training", 6.4))
     panels = np.atleast_1d(figure.subplots(1, 2, sharex=True))
     for axes, name, colour, label in (
-        (panels[0], "loss", BLUE, "loss L(rho), mean over sequences"),
+        (panels[0], "loss", BLUE, loss),
         (panels[1], "free_energy", ORANGE, "free energy F(rho)"),
     ):
         values = solution.history[name]

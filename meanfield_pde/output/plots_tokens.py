@@ -9,7 +9,7 @@ import numpy as np
 
 from meanfield_pde.arrays import BoolArray, FloatArray
 from meanfield_pde.grid import Grid
-from meanfield_pde.output.plots_titles import heading, name_of
+from meanfield_pde.output.plots_titles import LEAST_WIDTH, heading, name_of, target_words
 from meanfield_pde.output.solution import Solution
 
 # at most so many sequences side by side, and so many depths across
@@ -34,6 +34,16 @@ def token_figures(solution: Solution) -> Iterator[tuple[str, Any]]:
 def chosen_sequences(count: int) -> list[int]:
     """A few sequences, the first and the last among them."""
     return sorted({round(k) for k in np.linspace(0, count - 1, min(count, COLUMNS))})
+
+
+def _panel_titles(solution: Solution, shown: list[int]) -> list[str]:
+    targets = target_words(solution)
+    return ["\n".join(filter(None, (name_of(solution, k), *targets[k : k + 1]))) for k in shown]
+
+
+def _part_note(solution: Solution, shown: list[int]) -> list[str]:
+    count = solution.mu.shape[1]
+    return [f"{len(shown)} of {count} sequences shown"] if len(shown) < count else []
 
 
 def resampled(t: FloatArray, values: FloatArray, wanted: FloatArray) -> FloatArray:
@@ -91,15 +101,16 @@ def heat_figure(solution: Solution, grid: Grid, costate: bool) -> Any:
         scale = {"cmap": "viridis", "vmin": 0.0, "vmax": top}
         label, lines = "density mu(t, x)", "white"
         extend = "max" if mu.max() > 1.001 * top else "neither"
-    width = max(2.4 * len(shown), 3.4) + 1.5
+    width = max(2.4 * len(shown) + 1.5, LEAST_WIDTH)
     figure = Figure(figsize=(width, 3.6), layout="constrained")
     panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
     mesh: Any = None
+    titles = _panel_titles(solution, shown)
     for column, axes in enumerate(panels):
         mesh = axes.pcolormesh(t, grid.centers(0), values[:, column].T, shading="nearest", rasterized=True, **scale)
         if not grid.periodic[0]:
             axes.plot(t, quantiles(mu[:, column], grid, SHARES), color=lines, linewidth=0.8, alpha=0.85)
-        axes.set_title(name_of(solution, shown[column]))
+        axes.set_title(titles[column])
         axes.set_xlabel("depth t")
         axes.set_facecolor("0.93")
     panels[0].set_ylim(_window(seen, grid))
@@ -107,8 +118,8 @@ def heat_figure(solution: Solution, grid: Grid, costate: bool) -> Any:
     figure.colorbar(mesh, ax=list(panels), label=label, extend=extend, pad=0.02)
     what = "costate of the tokens" if costate else "law of the tokens"
     # on a ring mass passes the seam, and no quantile follows it
-    notes = () if grid.periodic[0] else ("lines: characteristics, through the quantiles 5, 25, 50, 75, 95 % of mu",)
-    figure.suptitle(heading(solution, what, width, *notes), fontsize=9.5)
+    lines_note = [] if grid.periodic[0] else ["lines: characteristics through the quantiles 5, 25, 50, 75, 95 % of mu"]
+    figure.suptitle(heading(solution, what, width, *_part_note(solution, shown), *lines_note))
     return figure
 
 
@@ -117,10 +128,11 @@ def marginals_figure(solution: Solution, grid: Grid) -> Any:
     from matplotlib.figure import Figure
 
     shown = chosen_sequences(solution.mu.shape[1])
-    width = max(2.6 * len(shown), 4.6)
+    width = max(2.6 * len(shown), LEAST_WIDTH)
     figure = Figure(figsize=(width, 0.9 + 2.1 * grid.dim), layout="constrained")
     panels = figure.subplots(grid.dim, len(shown), squeeze=False, sharex="row", sharey="row")
     first, last = solution.depth_t[0], solution.depth_t[-1]
+    titles = _panel_titles(solution, shown)
     for axis in range(grid.dim):
         others = tuple(k for k in range(grid.dim) if k != axis)
         across = grid.cell_volume / grid.spacing[axis]
@@ -133,9 +145,9 @@ def marginals_figure(solution: Solution, grid: Grid) -> Any:
             axes.set_xlabel("token x" if grid.dim == 1 else f"token x{axis}")
             axes.grid(alpha=0.25)
             if axis == 0:
-                axes.set_title(name_of(solution, sequence))
+                axes.set_title(titles[column])
         panels[axis, 0].set_ylabel("density mu" if grid.dim == 1 else "marginal of mu")
     panels[0, -1].legend(frameon=False)
     why = "depth T = 0: nothing moves" if first == last else f"{grid.dim} axes: marginals instead of a heat map"
-    figure.suptitle(heading(solution, "law of the tokens", width, f"({why})"), fontsize=9.5)
+    figure.suptitle(heading(solution, "law of the tokens", width, *_part_note(solution, shown), why))
     return figure

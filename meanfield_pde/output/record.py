@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +66,9 @@ class Recorder:
             self.snapshot_s.append(s)
             self.snapshots.append(rho)
 
-    def freeze(self) -> Record:
-        """The record so far."""
-        history = {name: np.array(values) for name, values in self.rows.items()}
-        return Record(history, np.array(self.snapshot_s), np.array(self.snapshots))
+    def freeze(self, until: float = np.inf) -> Record:
+        """The record so far, or what of it came by time ``until``."""
+        rows = bisect_right(self.rows.get("s", []), until)
+        history = {name: np.array(values[:rows]) for name, values in self.rows.items()}
+        kept = bisect_right(self.snapshot_s, until)
+        return Record(history, np.array(self.snapshot_s[:kept]), np.array(self.snapshots[:kept]))

@@ -22,9 +22,13 @@ EMPTY = np.empty(0)
 TOKEN_CERTIFICATES = {
     "mass_error_mu": "largest |∫mu − 1|",
     "min_mu": "least value of mu",
+    "undershoot_mu": "largest −min(mu)/max(mu)",
+    "peak_mass_mu": "largest share of the mass of mu in one cell",
+    "outside_mass_mu": "mass of an initial law outside the box",
     "wall_mass_mu": "mass of mu at the walls",
     "courant": "largest Courant number in depth",
     "table_error": "error of the softmax table (relative)",
+    "table_size": "nodes of the softmax table",
     "costate_drift": "largest change of ∫p dmu over depth",
     "dual": "p is the dual of the very steps",
     "limited": "faces limited for positivity",
@@ -34,8 +38,10 @@ HEAD_CERTIFICATES = {
     "min_rho": "least value of rho",
     "wall_mass_rho": "mass of rho at the walls",
     "energy_rise": "largest rise of the free energy in a step",
+    "step_error": "largest error of a step of rho (L1)",
     "rejected": "trial steps cut",
 }
+COUNTS = ("table_size", "limited", "rejected")
 # the normal quantile of a two-sided interval of 95 %
 Z95 = 1.959963984540054
 
@@ -48,7 +54,10 @@ def summary(solution: Solution) -> dict[str, Any]:
     """
     history, problem = solution.history, solution.problem
     worst = solution.certificates
-    certified = {name: worst.get(name) for name in (*TOKEN_CERTIFICATES, *HEAD_CERTIFICATES)}
+    certified = {
+        name: _count(worst.get(name)) if name in COUNTS else worst.get(name)
+        for name in (*TOKEN_CERTIFICATES, *HEAD_CERTIFICATES)
+    }
     notes = list(solution.warnings)
     try:
         accuracy = accuracies(solution)
@@ -89,7 +98,7 @@ def spelled(value: float | bool | None) -> str:
         return "not measured"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.3g}"
+    return str(value) if isinstance(value, int) else f"{value:.3g}"
 
 
 def accuracies(solution: Solution) -> dict[str, dict[str, float | int]] | None:
@@ -143,11 +152,12 @@ def clean(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def read_run(path: Path) -> Solution:
+def read_run(path: str | Path) -> Solution:
     """The solution of a run folder or a result file; of an unfinished run what its newest checkpoint holds.
 
     Raises: FileError naming the path.
     """
+    path = Path(path)
     if path.is_file():
         return read_result(path)
     if (path / RESULT).exists():

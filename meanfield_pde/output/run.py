@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from meanfield_pde.errors import FileError, MeanFieldError
-from meanfield_pde.output.file_schema import read_checkpoint, write_checkpoint, write_result
+from meanfield_pde.output.file_schema import provenance_changes, read_checkpoint, write_checkpoint, write_result
 from meanfield_pde.output.record import Record, Recorder
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.output.solve import solve
@@ -21,7 +21,7 @@ PROBLEM, RESULT, CHECKPOINTS = "problem.toml", "result.h5", "checkpoints"
 # so many checkpoints stay; the newest may be damaged by the machine, never by us
 KEEP = 2
 # what a resumed run may change: how long it goes on, and what it puts out
-MAY_CHANGE = ("training.s_end", "output", "title")
+MAY_CHANGE = ("training.s_end", "output")
 
 Progress = Callable[[Moment], None]
 
@@ -82,6 +82,8 @@ def resume(
     folder = Path(folder)
     if not (folder / PROBLEM).exists():
         raise FileError(f"{folder} holds no run ({PROBLEM} is missing): start one with `run PROBLEM -o {folder}`")
+    if load_problem(folder / PROBLEM).kind == "tokens":
+        raise MeanFieldError(f"{folder} is a run of tokens alone, which has no training to go on with: start a new run")
     problem = load_problem(folder / PROBLEM, overrides)
     text = dump_problem(problem)
     refuse_changes(folder / PROBLEM, dump_problem(load_problem(folder / PROBLEM)), text)
@@ -100,7 +102,12 @@ def resume(
         )
     if text != (folder / PROBLEM).read_text(encoding="utf-8"):
         _write_text(folder / PROBLEM, text)
+    other = provenance_changes(path)
+    if other:
+        notes.append(f"equal bits are not promised, only 1e-11: {', '.join(other)}")
     note = "; ".join([*notes, f"from {path.name}, s = {state.s:g}, step {state.step}"])
+    # the result of the shorter run would be shown as this one's if this one were broken off
+    (folder / RESULT).unlink(missing_ok=True)
     return _go(problem, folder, state, record, threads, progress), note
 
 
@@ -164,11 +171,13 @@ def _go(
 
     def save() -> None:
         state = last[-1]
-        write_checkpoint(folder / CHECKPOINTS / f"step-{state.step:010d}.h5", text, state, recorder.freeze())
+        # side rows beyond the state are left out: the resumed run makes them anew, if they are still asked for
+        record_here = recorder.freeze(state.s)
+        write_checkpoint(folder / CHECKPOINTS / f"step-{state.step:010d}.h5", text, state, record_here)
         for old in sorted((folder / CHECKPOINTS).glob("step-*.h5"))[:-KEEP]:
             old.unlink()
 
-    def on_moment(moment: Moment, _: Recorder) -> None:
+    def on_moment(moment: Moment) -> None:
         if not moment.side:
             last[:] = [moment.state]
             if moment.state.step and moment.state.step % problem.output.checkpoint_every == 0:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.grid_tokens import GridTokens
@@ -13,9 +14,9 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
 from meanfield_pde.output.diagnostics import certificates, warnings_of
-from meanfield_pde.problem import Problem, Sequence, SequenceFile, given
+from meanfield_pde.problem import Problem, Sequence, SequenceFile
 from meanfield_pde.sequences import SequenceBatch, sequence_batch
-from meanfield_pde.training.assemble import assemble, grid_tokens, objective_on
+from meanfield_pde.training.assemble import fixed_heads, grid_tokens, objective_on
 from meanfield_pde.training.state import TrainingState
 
 
@@ -102,41 +103,39 @@ class Solution:
         return np.asarray(self.snapshots[-1])
 
     def predict(
-        self, sequences: tuple[Sequence | SequenceFile, ...] | None = None, role: str | None = None
+        self,
+        sequences: Iterable[Sequence | SequenceFile] | None = None,
+        role: str | None = None,
+        threads: int | None = None,
     ) -> Prediction:
-        """Carry new input laws (or the problem's own, of one role) through the trained heads.
+        """Carry new input laws (or the problem's own, of one role) through the trained heads; no targets needed.
 
-        Raises: MeanFieldError for laws that do not fit the token box.
+        Raises: MeanFieldError for laws that do not fit the token box; FileError for files that cannot be read.
         """
-        problem = self.problem if sequences is None else replace(self.problem, sequences=tuple(sequences))
         grid = self.token_grid
         if grid is None:
             raise MeanFieldError("a Fokker-Planck problem has no tokens to predict on")
-        batch = sequence_batch(problem, grid, role)
+        batch = sequence_batch(self.problem, grid, role, None if sequences is None else tuple(sequences))
         if not len(batch.mu):
             raise MeanFieldError(
                 f"there are no sequences{'' if role is None else ' of role ' + repr(role)} to predict on"
             )
-        return self._predict_batch(problem, grid, batch)
-
-    def _predict_batch(self, problem: Problem, grid: Grid, batch: SequenceBatch) -> Prediction:
-        tokens, rho = self._side(problem, grid, batch)
-        final = tokens.forward(rho).final
+        with threadpool_limits(limits=1, user_api="blas"):
+            tokens, rho = self._side(batch, threads)
+            final = tokens.forward(rho).final
         outputs: dict[str, FloatArray] = {}
-        if problem.objective is not None:
+        if self.problem.objective is not None:
             weights = final.reshape(len(final), -1) * grid.cell_volume
-            outputs = objective_on(problem.objective, grid).predict(weights)
+            outputs = objective_on(self.problem.objective, grid).predict(weights)
         known = all(isinstance(t, int | float) for t in batch.targets)
         labels = np.array(batch.targets, dtype=float) if known else None
         return Prediction(final, outputs, labels)
 
-    def _side(self, problem: Problem, grid: Grid, batch: SequenceBatch) -> tuple[GridTokens, tuple[Measure, ...]]:
+    def _side(self, batch: SequenceBatch, threads: int | None) -> tuple[GridTokens, tuple[Measure, ...]]:
         head_grid = self.head_grid
         if head_grid is None or not len(self.snapshots):
-            ready = assemble(self.problem)
-            fixed = given(ready.fixed_heads, "heads")
-            return grid_tokens(problem, grid, batch, fixed[0].points), fixed
+            fixed = fixed_heads(self.problem)
+            return grid_tokens(self.problem, batch, fixed[0].points, threads), fixed
         points = head_grid.points()
-        widths = np.zeros(head_grid.dim)
-        rho = tuple(Measure(points, layer.ravel() * head_grid.cell_volume, widths) for layer in self.rho)
-        return grid_tokens(problem, grid, batch, points), rho
+        rho = tuple(Measure.particles(points, layer.ravel() * head_grid.cell_volume) for layer in self.rho)
+        return grid_tokens(self.problem, batch, rho[0].points, threads), rho

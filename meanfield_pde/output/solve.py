@@ -37,7 +37,7 @@ def solve(
     threads: int | None = None,
     start: TrainingState | None = None,
     recorder: Recorder | None = None,
-    on_moment: Callable[[Moment, Recorder], None] | None = None,
+    on_moment: Callable[[Moment], None] | None = None,
 ) -> Solution:
     """Solve ``problem``; a training problem goes on from ``start`` when given (with what was recorded before it).
 
@@ -81,7 +81,7 @@ def _solve_training(
     observers: tuple[Observer, ...],
     start: TrainingState | None,
     recorder: Recorder,
-    on_moment: Callable[[Moment, Recorder], None] | None,
+    on_moment: Callable[[Moment], None] | None,
 ) -> Solution:
     problem, heads, training = ready.problem, given(ready.heads, "heads"), given(ready.training, "training")
     state = given(start or ready.state, "training")
@@ -101,7 +101,7 @@ def _solve_training(
         if not moment.side:
             state = moment.state
         if on_moment is not None:
-            on_moment(moment, recorder)
+            on_moment(moment)
     record = recorder.freeze()
     times, mu, costate_t, p = EMPTY, EMPTY, EMPTY, EMPTY
     names: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.schemes import SCHEMES, DualReconstruction, Muscl, scheme
 from meanfield_pde.errors import MeanFieldError, nearest
 from meanfield_pde.grid import Grid
-from meanfield_pde.problem import Problem
+from meanfield_pde.problem import Heads, Problem, Tokens, given
 from meanfield_pde.studies import order_runs as runs
 
 CELLS = {1: (64, 128, 256, 512), 2: (16, 32, 64, 128), 3: (8, 16, 32)}
@@ -94,7 +94,8 @@ def orders(
             used = grids if known is not None else grids[:-1]
             for norm, errors in found.items():
                 row = {"problem": name or problem.title, "flow": flow, "scheme": one, "norm": norm}
-                rows.append(row | _fitted(used, errors, _declared(flow, one, norm), one, known is None, seconds))
+                declared = _declared(flow, one, norm, len(grid_box(problem).cells))
+                rows.append(row | _fitted(used, errors, declared, one, known is None, seconds))
     return {"rows": rows}
 
 
@@ -110,8 +111,8 @@ def _flow(problem: Problem, exact: Reference | None) -> tuple[str, Callable[[Gri
         end = problem.training.s_end if problem.training is not None else 0.0
     if field is None:
         return flow, None
-    given = field
-    return flow, lambda grid: given(end, grid)
+    known = field
+    return flow, lambda grid: known(end, grid)
 
 
 def _schemes(flow: str) -> tuple[str, ...]:
@@ -120,16 +121,23 @@ def _schemes(flow: str) -> tuple[str, ...]:
     return tuple(one for one, s in SCHEMES.items() if flow == "mu" or isinstance(s, DualReconstruction))
 
 
-def _declared(flow: str, name: str, norm: str) -> int:
+def _declared(flow: str, name: str, norm: str, dim: int) -> int:
     if flow == "rho":
         return 2
+    if dim > 1:
+        # the face mean of a product is taken to order 4 (McCorquodale and Colella 2011)
+        return min(_declared(flow, name, norm, 1), 4)
     # a TVD limiter is of order 1 at extrema, which is all that the largest error sees
     return 1 if norm == "Linf" and isinstance(scheme(name), Muscl) else scheme(name).order
 
 
+def grid_box(problem: Problem) -> Tokens | Heads:
+    """The box whose cells are varied: that of the tokens, or of the heads where there are none."""
+    return given(problem.heads, "heads") if problem.tokens is None else problem.tokens
+
+
 def _cells(problem: Problem, cells: Sequence[int] | None, doubling: bool) -> tuple[int, ...]:
-    box = problem.heads if problem.tokens is None else problem.tokens
-    assert box is not None
+    box = grid_box(problem)
     usual = GRADIENT_CELLS if problem.kind == "training" and len(box.cells) == 1 else CELLS[len(box.cells)]
     grids = usual if cells is None else tuple(cells)
     least = 3 if doubling else 2

@@ -62,17 +62,16 @@ def assemble(problem: Problem, threads: int | None = None) -> Assembled:
     depth = given(problem.depth, "depth")
     batch = sequence_batch(problem, grid, "train")
     if problem.kind == "tokens":
-        fixed = fixed_measure(problem.heads or STILL)
-        tokens = grid_tokens(problem, grid, batch, fixed.points, threads)
-        layers = 1 if depth.shared else depth.layers
-        return Assembled(problem, token_grid=grid, batch=batch, tokens=tokens, fixed_heads=(fixed,) * layers)
+        fixed = fixed_heads(problem)
+        tokens = grid_tokens(problem, batch, fixed[0].points, threads)
+        return Assembled(problem, token_grid=grid, batch=batch, tokens=tokens, fixed_heads=fixed)
     head_grid = given(problem.heads, "heads").grid()
     training = given(problem.training, "training")
     lengths = (1.0,) if depth.shared else tuple(np.diff(layer_edges(depth)).tolist())
     heads = FokkerPlanckHeads(head_grid, training.beta, training.weight_decay, lengths)
     rho = np.repeat(_head_density(problem)[None], len(lengths), axis=0)
     # one array of points for both sides, so that the distinct scores are found once
-    tokens = grid_tokens(problem, grid, batch, heads.points, threads)
+    tokens = grid_tokens(problem, batch, heads.points, threads)
     return Assembled(
         problem,
         token_grid=grid,
@@ -124,15 +123,17 @@ def _fokker_planck(problem: Problem) -> Assembled:
     )
 
 
-def fixed_measure(heads: Heads) -> Measure:
-    """The law of heads that do not move: given as points with weights normalised to 1, or sampled on their grid."""
-    if not heads.points:
+def fixed_heads(problem: Problem) -> tuple[Measure, ...]:
+    """The law of heads that do not move, one a layer: points with weights normalised to 1, or samples on their grid."""
+    heads = problem.heads or STILL
+    depth = given(problem.depth, "depth")
+    if heads.points:
+        weights = np.array(heads.weights) if heads.weights else np.ones(len(heads.points))
+        law = Measure.particles(np.array(heads.points, dtype=float), weights / weights.sum())
+    else:
         grid = heads.grid()
-        density = _density_of(heads)
-        return Measure.particles(grid.points(), density.ravel() * grid.cell_volume)
-    points = np.array(heads.points, dtype=float)
-    weights = np.array(heads.weights) if heads.weights else np.ones(len(points))
-    return Measure.particles(points, weights / weights.sum())
+        law = Measure.particles(grid.points(), _density_of(heads).ravel() * grid.cell_volume)
+    return (law,) * (1 if depth.shared else depth.layers)
 
 
 def transport(tokens: Tokens, depth: Depth) -> Transport:
@@ -147,18 +148,20 @@ def transport(tokens: Tokens, depth: Depth) -> Transport:
 
 
 def grid_tokens(
-    problem: Problem, grid: Grid, batch: SequenceBatch, head_points: FloatArray, threads: int | None = None
+    problem: Problem, batch: SequenceBatch, head_points: FloatArray, threads: int | None = None
 ) -> GridTokens:
     """The token side of a problem for any batch of its sequences."""
     depth = given(problem.depth, "depth")
+    tokens = given(problem.tokens, "tokens")
+    grid = tokens.grid()
     family = given((problem.heads or STILL).family, "heads.family")
     loss, targets = None, None
     if problem.objective is not None:
         loss = objective_on(problem.objective, grid)
         targets = _targets(problem, grid, batch)
-    more = {} if threads is None else {"threads": threads}
+    more: dict[str, Any] = {} if threads is None else {"threads": threads}
     return GridTokens(
-        transport(given(problem.tokens, "tokens"), depth),
+        transport(tokens, depth),
         family,
         head_points,
         layer_edges(depth),
@@ -166,6 +169,7 @@ def grid_tokens(
         batch.mu,
         loss,
         targets,
+        batch.outside_mass,
         **more,
     )
 
@@ -178,7 +182,7 @@ def feature_values(feature: Feature, grid: Grid) -> FloatArray:
         coefficients = losses.deconvolved_polynomial(feature.coefficients, grid.spacing[axis])
         return np.asarray(np.polynomial.polynomial.polyval(points[:, axis], coefficients))
     width = given(feature.width, "objective.features.width")
-    bump = np.exp(-((points - np.array(feature.center)) ** 2).sum(axis=1) / (2.0 * width**2))
+    bump = np.exp(-0.5 * (((points - np.array(feature.center)) / width) ** 2).sum(axis=1))
     return grid.deconvolve(bump.reshape(grid.cells)).ravel()
 
 

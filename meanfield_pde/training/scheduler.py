@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,14 @@ from meanfield_pde.training.stepsize import Control, EnergyControl, Fixed
 SNAP = 1e-9
 # free energies cannot be told apart below this, relative to their size or to 1
 ROUNDING = 1e-14
+
+
+class Trial(NamedTuple):
+    """A step: rho after it, rho after the step of the other order, and the psi it was taken with."""
+
+    rho: FloatArray
+    other: FloatArray
+    psi: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +60,16 @@ class Training:
             )
         return Moment(state, variation, energy, side)
 
-    def step(self, moment: Moment, ds: float) -> tuple[FloatArray, FloatArray]:
-        """rho after a step ds from ``moment``, and the psi it was taken with."""
+    def step(self, moment: Moment, ds: float) -> Trial:
+        """rho after a step ds from ``moment``, and beside it the step of the other order, to tell the error by."""
         rho, flows = moment.state.rho, self.heads.flows
         psi = self.heads.potential(moment.variation.potential)
+        first = split.apply(self.splitting, flows, rho, psi, ds, 1)
         if self.order == 1:
-            return split.apply(self.splitting, flows, rho, psi, ds, 1), psi
+            return Trial(first, split.apply(self.splitting, flows, rho, psi, ds, 2), psi)
         half = split.apply(self.splitting, flows, rho, psi, 0.5 * ds, 1)
         psi = self.heads.potential(self._variation(half, moment.state, ds).potential)
-        return split.apply(self.splitting, flows, rho, psi, ds, 2), psi
+        return Trial(split.apply(self.splitting, flows, rho, psi, ds, 2), first, psi)
 
     def _variation(self, rho: FloatArray, state: TrainingState, ds: float) -> FirstVariation:
         _require_finite(rho, f"after s = {state.s:g} with ds = {ds:g}")
@@ -86,7 +96,7 @@ class Training:
                 reached = following.state.s
             while asked and asked[0] < reached - snap:
                 t = asked.pop(0)
-                rho = self.step(moment, max(0.0, t - self._reached(moment.state)))[0]
+                rho = self.step(moment, max(0.0, t - self._reached(moment.state))).rho
                 yield self.moment(replace(moment.state, s=t, rho=rho), side=True)
             if following is None or not asked:
                 return
@@ -103,14 +113,16 @@ class Training:
         state = moment.state
         if isinstance(self.control, EnergyControl):
             return self._controlled(moment, self.control)
-        rho, _ = self.step(moment, self.control.ds)
+        trial = self.step(moment, self.control.ds)
+        error = self.heads.distance(trial.rho, trial.other)
         # from the count, not by adding up, so that no rounding gathers and no label changes a later time
-        after = replace(state, step=state.step + 1, rho=rho)
+        after = replace(state, step=state.step + 1, rho=trial.rho, step_error=error)
         return self._accepted(moment, replace(after, s=self._reached(after)))
 
     def _accepted(self, before: Moment, state: TrainingState) -> Moment:
         after = self.moment(state)
-        rise = max(state.energy_rise, after.free_energy - before.free_energy)
+        # fmax leaves the NaN of a run without a step behind
+        rise = float(np.fmax(np.fmax(state.energy_rise, 0.0), after.free_energy - before.free_energy))
         return after._replace(state=replace(state, energy_rise=rise))
 
     def _controlled(self, moment: Moment, control: EnergyControl) -> Moment:
@@ -127,16 +139,13 @@ class Training:
             error, rise, estimate = np.inf, np.inf, 0.0
             after = None
             try:
-                rho, psi = self.step(moment, ds)
-                low = split.apply(self.splitting, self.heads.flows, state.rho, psi, ds, 1)
-                if self.order == 1:
-                    # the step itself is of order 1: judge it against the step of order 2
-                    low = split.apply(self.splitting, self.heads.flows, state.rho, psi, ds, 2)
-                error = self.heads.distance(rho, low)
+                trial = self.step(moment, ds)
+                error = self.heads.distance(trial.rho, trial.other)
                 if error <= control.tolerance:
-                    estimate = abs(self.heads.energy_change(low, rho, psi))
+                    estimate = abs(self.heads.energy_change(trial.other, trial.rho, trial.psi))
                     estimate += ROUNDING * max(1.0, abs(moment.free_energy))
-                    after = self._accepted(moment, replace(state, s=state.s + ds, step=state.step + 1, rho=rho))
+                    reached = replace(state, s=state.s + ds, step=state.step + 1, rho=trial.rho, step_error=error)
+                    after = self._accepted(moment, reached)
                     rise = after.free_energy - moment.free_energy
                 fault = None
             except NotFiniteError as found:

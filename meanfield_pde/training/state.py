@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
 from typing import NamedTuple
 
 from meanfield_pde.arrays import FloatArray
@@ -15,7 +16,8 @@ class TrainingState:
 
     Shapes: ``rho`` (layers, *head_cells), one layer when heads are shared.
     Meaning: ``s`` training time, ``step`` accepted steps, ``ds`` the next step, ``rejected`` trials cut so far,
-    ``energy_rise`` the largest rise of the free energy over one step so far (0 if it never rose).
+    ``energy_rise`` the largest change of the free energy over one step so far, at least 0; NaN before
+    the first step; ``step_error`` L1 distance of the last step to that of the other order, NaN before the first.
     """
 
     s: float
@@ -23,7 +25,8 @@ class TrainingState:
     ds: float
     rho: FloatArray
     rejected: int = 0
-    energy_rise: float = 0.0
+    energy_rise: float = nan
+    step_error: float = nan
 
 
 class Moment(NamedTuple):

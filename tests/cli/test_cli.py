@@ -185,7 +185,8 @@ def test_show_in_words_with_figures(write: object, tmp_path: Path, capsys: Out) 
     capsys.readouterr()
     assert main(["show", str(folder), "-f"]) == 0
     said = capsys.readouterr().out
-    for words in ("outcome", "finished", "largest |∫mu − 1|", "not measured", "computed beside exact at s = 0.2"):
+    for words in ("outcome", "finished", "\nloss ", "nodes of the softmax table", "largest |∫mu − 1|", "not measured",
+                  "computed beside exact at s = 0.2"):  # fmt: skip
         assert words in said
     drawn = [line.removeprefix("figure: ") for line in said.splitlines() if line.startswith("figure: ")]
     assert drawn == [str(folder / "figures" / f"{name}.png") for name in ("mu", "p", "rho", "training", "certificates")]
@@ -221,10 +222,10 @@ def test_not_finite_is_exit_3_and_the_last_good_checkpoint_stays(
     step = Training.step
 
     def poisoned(self: Training, moment: object, ds: float) -> object:
-        rho, psi = step(self, moment, ds)  # type: ignore[arg-type]
+        trial = step(self, moment, ds)  # type: ignore[arg-type]
         if moment.state.step == 2:  # type: ignore[attr-defined]
-            rho[0, 5, 5] = np.nan
-        return rho, psi
+            trial.rho[0, 5, 5] = np.nan
+        return trial
 
     monkeypatch.setattr(Training, "step", poisoned)
     assert main(["run", str(write()), "-o", str(tmp_path / "out")]) == 3  # type: ignore[operator]
@@ -308,6 +309,9 @@ def test_a_library_problem_runs_with_settings(tmp_path: Path, capsys: Out) -> No
     assert main(["show", str(tmp_path / "slab")]) == 0
     said = capsys.readouterr().out
     assert "rho_l1" in said
+    # a given potential has no loss over sequences
+    assert "\nenergy " in said
+    assert "\nloss " not in said
     assert "∫mu" not in said
 
 

@@ -35,8 +35,11 @@ def test_demo_reports_accuracy_and_errors_and_overwrites_only_its_own(
     said = capsys.readouterr()
     lines = said.out.splitlines()
     held_out = next(line for line in lines if "held-out accuracy" in line)
-    assert "of 320)" in held_out
     assert "95 % interval" in held_out
+    # heads of the first law hardly move tokens, so this is the readout alone: 93.8 % on the grids of the demonstration
+    before = float(held_out.split("held-out accuracy")[1].split("% before training")[0])
+    assert 90.0 < before < 97.0
+    assert "of 320) after" in held_out
     assert any("training accuracy" in line and "of 40)" in line for line in lines)
     assert any("training loss" in line and "at s = 1" in line for line in lines)
     assert any(line.split()[:1] == ["covariance_01"] and len(line.split()) == 4 for line in lines)

@@ -294,8 +294,8 @@ def test_layerwise_gradients_sum_to_the_shared_one(name: str) -> None:
 @pytest.mark.parametrize("budget", [2e9, 2e5])
 def test_the_gradient_at_a_second_control_and_back(budget: float) -> None:
     side = tokens(LINE, "weno5z", 6, True, budget=budget)
-    assert side._keep_stages(2, 64) is (budget > 1e6)
     first = head_weights(1)
+    assert side._keep_stages(head_law(side, first), 2, 64) is (budget > 1e6)
     second = np.roll(first, 3, axis=1)
     a = side.first_variation(head_law(side, first))
     b = side.first_variation(head_law(side, second))
@@ -320,9 +320,9 @@ def test_recomputed_stages_give_the_bits_of_stored_ones(grid: Grid) -> None:
     one = 8.0 * 2 * grid.size
     kept = tokens(grid, "weno5z", 4, False)
     redone = replace(kept, budget=40 * one)
-    assert kept._keep_stages(2, 64)
-    assert not redone._keep_stages(2, 64)
     rho = head_law(kept, head_weights(4))
+    assert kept._keep_stages(rho, 2, 64)
+    assert not redone._keep_stages(rho, 2, 64)
     a, b = kept.first_variation(rho), redone.first_variation(rho)
     assert a.loss == b.loss
     np.testing.assert_array_equal(a.potential, b.potential)
@@ -336,8 +336,8 @@ def test_a_small_budget_is_kept_to_on_the_way_back() -> None:
     side = replace(tokens(grid, "linear3", 1, True, batch=1), edges=np.linspace(0.0, 0.4, layers + 1), tolerance=1e-3)
     path = 8.0 * 256 * layers
     side = replace(side, budget=2.0 * path)
-    assert not side._keep_stages(1, 64)
     rho = head_law(side, head_weights(1))
+    assert not side._keep_stages(rho, 1, 64)
     side.first_variation(rho)  # compiles, and builds the table
     tracemalloc.start()
     sweep = side.forward(rho)

@@ -50,6 +50,8 @@ def every_law(dim: int, folder: Path) -> list[Law]:
     ]
 
 
+# some of these laws are narrow for 9 cells; their mass is what is looked at
+@pytest.mark.filterwarnings("ignore:the .* law of the heads is too narrow")
 @pytest.mark.parametrize("ring", [False, True])
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("n", [9, 11, 15])
@@ -366,3 +368,17 @@ def test_pickled_objects_are_never_run(suffix: str, tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot be read"):
         cell_averages(Samples(path.name), box(10), tmp_path)
     assert not Trap.fired
+
+
+@pytest.mark.parametrize(
+    ("law", "cells"),
+    [
+        (Mixture((0.5, 0.5), (Gaussian((-0.5,), ((0.05,),)), Gaussian((0.53,), ((1e-7,),)))), 40),
+        (Mixture((0.5, 0.5), (Gaussian((-0.5,), ((0.05,),)), Gaussian((0.53,), ((1e-5,),)))), 400),
+        (Gaussian((0.53,), ((1e-6,),)), 40),
+        (Uniform((0.0,), (0.13,)), 40),
+    ],
+)
+def test_a_head_law_that_its_cells_do_not_resolve_is_said(law: Law, cells: int) -> None:
+    with pytest.warns(UserWarning, match="too narrow"):
+        head_samples(law, Grid((-2.0,), (2.0,), (cells,), (False,)))

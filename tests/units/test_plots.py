@@ -10,8 +10,8 @@ from meanfield_pde.errors import FileError
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Gaussian, cell_averages
 from meanfield_pde.output.plots import figures, training_figure
-from meanfield_pde.output.plots_heads import axis_names, head_figures
-from meanfield_pde.output.plots_titles import heading, name_of
+from meanfield_pde.output.plots_heads import ALIKE, axis_names, head_figures
+from meanfield_pde.output.plots_titles import heading, name_of, target_words
 from meanfield_pde.output.plots_tokens import chosen_sequences, heat_figure, quantiles, resampled, token_figures
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.output.solve import solve
@@ -183,10 +183,101 @@ def test_training_is_told_from_first_to_last(trained: Solution) -> None:
 
 def test_titles_stay_inside_and_names_lose_their_folders(trained: Solution) -> None:
     long = replace(trained, names=("/a/b/tokens.npz[3]", "x" * 40))
-    assert all(len(line) <= 50 for line in heading(long, "word " * 30, 4.0).splitlines())
-    assert heading(trained, "law", 8.0, "more") == "law  ·  a tiny problem\nmore"
+    for notes in ((), ("note " * 30,)):
+        lines = heading(long, "word " * 30, 4.0, *notes).splitlines()
+        assert len(lines) == 2
+        assert all(len(line) <= 56 for line in lines)
+        assert lines[-1].endswith(" …")
+    assert heading(trained, "law", 8.0, "more", "and more") == "law  ·  a tiny problem\nmore; and more"
     assert name_of(long, 0) == "tokens.npz[3]"
     assert len(name_of(long, 1)) == 24
     assert name_of(long, 7) == "sequence 7"
     assert chosen_sequences(1) == [0]
     assert chosen_sequences(40) == [0, 13, 26, 39]
+
+
+def test_targets_are_named_where_they_are_numbers(trained: Solution) -> None:
+    assert target_words(trained) == ["", ""]
+    start, end = TRAINING.index("sequences = "), TRAINING.index("training = ")
+    features = "[{ kind = 'polynomial', coefficients = [0.0, 1.0] }, { kind = 'bump', center = [0.0], width = 0.5 }]"
+    law = "initial = { law = 'gaussian', mean = [0.5], covariance = [[0.4]] }"
+    cases = {
+        "kind = 'regression', readout = [[1.0, 1.0]]": ("0.25", "target 0.25"),
+        "kind = 'regression'": ("[-0.5, 1e-3]", "target -0.5, 0.001"),
+        "kind = 'cross-entropy'": ("1", "label 1"),
+        "kind = 'energy-distance'": ("{ law = 'uniform', lower = [-1.0], upper = [1.0] }", ""),
+    }
+    for objective, (target, words) in cases.items():
+        parts = f"features = {features}" * ("energy" not in objective)
+        text = (
+            f"sequences = [{{ {law}, target = {target}, role = 'held-out' }}, {{ {law}, target = {target} }}]\n"
+            f"objective = {{ {', '.join(filter(None, (objective, parts)))} }}\n"
+        )
+        problem = parse_problem(TRAINING[:start] + text + TRAINING[end:])
+        # the held-out sequence has no panel
+        solution = replace(trained, problem=problem, names=("sequences[1]",), mu=trained.mu[:, :1])
+        assert target_words(solution) == [words], objective
+        title = heat_figure(solution, grid_of(solution), costate=False).axes[0].get_title()
+        assert title.splitlines() == ["sequences[1]", *filter(None, [words])]
+
+
+def test_a_token_file_that_is_gone_costs_the_targets_alone(trained: Solution) -> None:
+    start, end = TRAINING.index("sequences = "), TRAINING.index("training = ")
+    text = (
+        "sequences = [{ file = '/nowhere/many.npz' }]\nobjective = { kind = 'cross-entropy', features = "
+        "[{ kind = 'polynomial', coefficients = [0.0, 1.0] }] }\n"
+    )
+    gone = replace(trained, problem=parse_problem(TRAINING[:start] + text + TRAINING[end:]))
+    assert target_words(gone) == ["", ""]
+
+
+def test_what_is_not_shown_is_told(trained: Solution) -> None:
+    many = replace(trained, mu=np.repeat(trained.mu[:, :1], 6, axis=1), names=tuple("abcdef"))
+    for figure in (
+        heat_figure(many, grid_of(many), costate=False),
+        next(token_figures(replace(many, depth_t=np.zeros(1), mu=many.mu[:1])))[1],
+    ):
+        assert "4 of 6 sequences shown" in figure.get_suptitle()
+        assert len(figure.get_suptitle().splitlines()) == 2
+    assert "shown" not in heat_figure(trained, grid_of(trained), costate=False).get_suptitle()
+
+
+def test_layers_that_look_alike_are_shown_by_their_differences(trained: Solution) -> None:
+    grid = trained.head_grid
+    assert grid is not None
+    base = trained.rho.mean(axis=0)
+    wave = base * np.sin(3.0 * grid.points()[:, 0]).reshape(grid.cells)
+    for share, alike in ((0.9 * ALIKE, True), (1.1 * ALIKE, False)):
+        away = np.array([-1.0, 0.25, 0.75])[:, None, None] * wave * share / np.abs(wave).max() * base.max()
+        rho = base + away
+        figure = dict(head_figures(replace(trained, snapshots=rho[None], snapshot_s=trained.snapshot_s[-1:])))[
+            "rho_layers"
+        ]
+        joint, above = figure.axes[:2]
+        low, high = joint.collections[0].get_clim()
+        shown = np.ma.getdata(joint.collections[0].get_array()).reshape(grid.cells[::-1]).T
+        if alike:
+            assert low == -high
+            np.testing.assert_allclose(shown, away[0], atol=1e-13)
+            np.testing.assert_allclose(above.lines[0].get_ydata(), away[0].sum(axis=1) * grid.spacing[1], atol=1e-13)
+            assert "less mean over layers" in figure.get_suptitle()
+            assert "blue: less" in figure.get_suptitle()
+        else:
+            assert low == 0.0
+            np.testing.assert_allclose(shown, rho[0], atol=1e-13)
+            assert "law of the heads by layer" in figure.get_suptitle()
+
+
+def test_layers_that_are_the_same_are_told_and_shown_as_they_are(trained: Solution) -> None:
+    same = replace(trained, snapshots=np.repeat(trained.snapshots[:1, :1], 3, axis=1), snapshot_s=np.zeros(1))
+    figure = dict(head_figures(same))["rho_layers"]
+    assert figure.get_suptitle().splitlines()[1] == "the layers are the same"
+    # rounding is no difference to be drawn
+    assert figure.axes[0].collections[0].get_clim()[0] == 0.0
+
+
+@pytest.mark.filterwarnings("ignore:rho touches the wall")
+def test_a_given_potential_has_an_energy_not_a_loss_over_sequences(trained: Solution) -> None:
+    figure = training_figure(solve(parse_problem(HEADS)))
+    assert figure.axes[0].get_title().startswith("energy L(rho)\n")
+    assert training_figure(trained).axes[0].get_title().startswith("loss L(rho), mean over sequences\n")

@@ -79,7 +79,7 @@ def feature(*args: Any, **changes: Any) -> dict[str, Any]:
         *[depth(scheme=name) for name in SCHEMES],
         *[depth(stepper=name) for name in STEPPERS],
         *[training(splitting=name) for name in SPLITTINGS],
-        depth(T=0.0, layers=4, shared=False, cfl=1.4),
+        depth(T=0.0, layers=4, cfl=1.4),
         training(beta=0, s_end=0.0, order=1, control="energy"),
         with_target(0, Objective("cross-entropy", features=(SQUARE,), readout=((1.0,),))),
         with_target(2, CLASSES),
@@ -138,8 +138,8 @@ def test_what_is_allowed_is_accepted(changes: dict[str, Any]) -> None:
         (depth(stepper="rk4"), "depth.stepper = 'rk4' is not known"),
         (depth(T=-1.0), "depth.T = -1 must be finite and >= 0"),
         (depth(layers=0), "depth.layers = 0 is too small"),
-        (depth(cfl=0.0), "depth.cfl = 0 must be finite and > 0 and <= 1.4"),
-        (depth(cfl=1.5), "depth.cfl = 1.5 must be finite and > 0 and <= 1.4"),
+        (depth(cfl=0.0), "depth.cfl = 0 must be finite and > 0 and <= 1.7"),
+        (depth(cfl=1.8), "depth.cfl = 1.8 must be finite and > 0 and <= 1.7"),
         (depth(shared="yes"), "depth.shared = 'yes' must be true or false"),
         # training
         (training(beta=-0.1), "training.beta = -0.1 must be finite and >= 0"),
@@ -178,7 +178,7 @@ def test_what_is_allowed_is_accepted(changes: dict[str, Any]) -> None:
         # sequences
         ({"sequences": (Sequence(HEAD_LAW),)}, r"sequences\[0\].initial.mean has dimension 2, .* dimension 1"),
         ({"sequences": (Sequence(LAW, role="test"),)}, r"sequences\[0\].role = 'test' is not known"),
-        ({"sequences": (Sequence(LAW, role="held-out"),)}, "no sequence trains"),
+        ({"sequences": (Sequence(LAW, role="held-out"),)}, "no sequence has role = .train."),
         ({"sequences": (SequenceFile("a.npz", train_every=0),)}, r"sequences\[0\].train_every = 0"),
         ({"sequences": (SequenceFile("a.npz", bandwidth=0.0),)}, r"sequences\[0\].bandwidth = 0"),
         ({"sequences": (SequenceFile("a.npz"),), "objective": Objective("energy-distance")}, "no target laws"),

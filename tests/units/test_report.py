@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from meanfield_pde.errors import FileError
-from meanfield_pde.output.report import accuracies, clean, read_run, summary, wilson
+from meanfield_pde.model.table import SIZES
+from meanfield_pde.output.report import accuracies, clean, read_run, spelled, summary, wilson
 from meanfield_pde.output.run import run
 from meanfield_pde.output.solve import solve
 from meanfield_pde.problem_file import parse_problem
@@ -68,6 +69,8 @@ def test_heads_alone_have_no_values_of_tokens() -> None:
 
 def test_tokens_alone_have_no_values_of_heads_and_accuracy_by_role() -> None:
     facts = strict(summary(solve(parse_problem(CLASSES))))
+    assert facts["table_size"] in SIZES
+    assert type(facts["table_size"]) is int
     for name in ("s", "steps", "free_energy", "loss_first", "mass_error_rho", "min_rho", "energy_rise"):
         assert facts[name] is None, name
     assert facts["mass_error_mu"] < 1e-13
@@ -109,6 +112,11 @@ def test_json_has_no_nan() -> None:
     assert strict(clean(given)) == {"a": None, "b": [None, 3], "c": [1.0, None], "d": [True, None, "x"]}
 
 
+def test_certificates_in_a_few_characters() -> None:
+    assert [spelled(value) for value in (None, 1024, 1.23456e-7)] == ["not measured", "1024", "1.23e-07"]
+    assert (spelled(True), spelled(False), spelled(0), spelled(0.0)) == ("yes", "no", "0", "0")
+
+
 def test_an_unfinished_run_is_read_from_its_newest_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "out"
 
@@ -118,7 +126,7 @@ def test_an_unfinished_run_is_read_from_its_newest_checkpoint(tmp_path: Path) ->
 
     with pytest.raises(KeyboardInterrupt):
         run(parse_problem(HEADS + "output = { snapshots = 2 }"), folder, progress=stop)
-    solution = read_run(folder)
+    solution = read_run(str(folder))
     assert solution.outcome.startswith("not finished: s = 0.2 of 0.3")
     assert "resume" in solution.outcome
     facts = summary(solution)

@@ -17,7 +17,7 @@ from meanfield_pde.kernels.scharfetter_gummel import add_outflow, face_rates, mo
 from meanfield_pde.kernels.sweep import sweep
 from meanfield_pde.kernels.tridiagonal import backward_euler
 from meanfield_pde.measure import Measure
-from meanfield_pde.model.sides import Flow
+from meanfield_pde.model.sides import Flow, Moved
 
 _Rates = dict[int, tuple[FloatArray, FloatArray]]  # up and dn of each axis, in the order of the sweeps
 
@@ -196,14 +196,18 @@ class FokkerPlanckHeads:
         """Mass error |∫rho - 1| and mass in the wall cells of each layer, and the least value."""
         return RhoReport(np.abs(self.grid.integral(rho) - 1.0), float(rho.min()), self.grid.wall_mass(rho))
 
-    def _drift(self, rho: FloatArray, psi: FloatArray, ds: float, order: int) -> FloatArray:
-        return fokker_planck_step(self.grid, rho, psi, 0.0, ds, order).rho
+    def _drift(self, rho: FloatArray, psi: FloatArray, ds: float, order: int) -> Moved:
+        return _moved(fokker_planck_step(self.grid, rho, psi, 0.0, ds, order))
 
-    def _diffusion(self, rho: FloatArray, psi: FloatArray, ds: float, order: int) -> FloatArray:
-        return fokker_planck_step(self.grid, rho, np.zeros_like(psi), self.beta, ds, order).rho
+    def _diffusion(self, rho: FloatArray, psi: FloatArray, ds: float, order: int) -> Moved:
+        return _moved(fokker_planck_step(self.grid, rho, np.zeros_like(psi), self.beta, ds, order))
 
-    def _gibbs(self, rho: FloatArray, psi: FloatArray, ds: float, order: int) -> FloatArray:
-        return fokker_planck_step(self.grid, rho, psi, self.beta, ds, order).rho
+    def _gibbs(self, rho: FloatArray, psi: FloatArray, ds: float, order: int) -> Moved:
+        return _moved(fokker_planck_step(self.grid, rho, psi, self.beta, ds, order))
+
+
+def _moved(step: FokkerPlanckStep) -> Moved:
+    return Moved(step.rho, step.limited)
 
 
 def _stages(grid: Grid, rho: FloatArray, rates: _Rates, ds: float) -> list[FloatArray]:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.measure import Measure
 
-Flow = Callable[[FloatArray, FloatArray, float, int], FloatArray]
-"""(rho, psi, ds, order) -> rho: state in, state out."""
+
+class Moved(NamedTuple):
+    """What a flow gives: rho after it, and how many of its faces were limited to keep it positive."""
+
+    rho: FloatArray
+    limited: int
+
+
+Flow = Callable[[FloatArray, FloatArray, float, int], Moved]
+"""(rho, psi, ds, order) -> rho and limiter activity: state in, state out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,12 @@ ROUNDING = 1e-14
 
 
 class Trial(NamedTuple):
-    """A step: rho after it, rho after the step of the other order, and the psi it was taken with."""
+    """A step: rho after it, rho after the step of the other order, the psi it was taken with, faces limited."""
 
     rho: FloatArray
     other: FloatArray
     psi: FloatArray
+    limited: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,11 @@ class Training:
         psi = self.heads.potential(moment.variation.potential)
         first = split.apply(self.splitting, flows, rho, psi, ds, 1)
         if self.order == 1:
-            return Trial(first, split.apply(self.splitting, flows, rho, psi, ds, 2), psi)
-        half = split.apply(self.splitting, flows, rho, psi, 0.5 * ds, 1)
+            return Trial(first.rho, split.apply(self.splitting, flows, rho, psi, ds, 2).rho, psi, first.limited)
+        half = split.apply(self.splitting, flows, rho, psi, 0.5 * ds, 1).rho
         psi = self.heads.potential(self._variation(half, moment.state, ds).potential)
-        return Trial(split.apply(self.splitting, flows, rho, psi, ds, 2), first, psi)
+        second = split.apply(self.splitting, flows, rho, psi, ds, 2)
+        return Trial(second.rho, first.rho, psi, second.limited)
 
     def _variation(self, rho: FloatArray, state: TrainingState, ds: float) -> FirstVariation:
         _require_finite(rho, f"after s = {state.s:g} with ds = {ds:g}")
@@ -116,7 +118,8 @@ class Training:
         trial = self.step(moment, self.control.ds)
         error = self.heads.distance(trial.rho, trial.other)
         # from the count, not by adding up, so that no rounding gathers and no label changes a later time
-        after = replace(state, step=state.step + 1, rho=trial.rho, step_error=error)
+        limited = state.limited + trial.limited
+        after = replace(state, step=state.step + 1, rho=trial.rho, step_error=error, limited=limited)
         return self._accepted(moment, replace(after, s=self._reached(after)))
 
     def _accepted(self, before: Moment, state: TrainingState) -> Moment:
@@ -144,7 +147,14 @@ class Training:
                 if error <= control.tolerance:
                     estimate = abs(self.heads.energy_change(trial.other, trial.rho, trial.psi))
                     estimate += ROUNDING * max(1.0, abs(moment.free_energy))
-                    reached = replace(state, s=state.s + ds, step=state.step + 1, rho=trial.rho, step_error=error)
+                    reached = replace(
+                        state,
+                        s=state.s + ds,
+                        step=state.step + 1,
+                        rho=trial.rho,
+                        step_error=error,
+                        limited=state.limited + trial.limited,
+                    )
                     after = self._accepted(moment, reached)
                     rise = after.free_energy - moment.free_energy
                 fault = None

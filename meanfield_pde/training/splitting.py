@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError, nearest
-from meanfield_pde.model.sides import Flow
+from meanfield_pde.model.sides import Flow, Moved
 
 
 class Splitting(NamedTuple):
@@ -50,8 +50,10 @@ def check(table: Splitting, flows: Mapping[str, Flow]) -> None:
 
 def apply(
     table: Splitting, flows: Mapping[str, Flow], rho: FloatArray, psi: FloatArray, ds: float, order: int
-) -> FloatArray:
-    """One step ds of all stages in their order, each flow at the given order."""
+) -> Moved:
+    """One step ds of all stages in their order, each flow at the given order; limited faces are summed."""
+    limited = 0
     for name, fraction in table.stages:
-        rho = flows[name](rho, psi, fraction * ds, order)
-    return rho
+        rho, count = flows[name](rho, psi, fraction * ds, order)
+        limited += count
+    return Moved(rho, limited)

@@ -38,7 +38,9 @@ def test_demo_reports_accuracy_and_errors_and_overwrites_only_its_own(
     assert "95 % interval" in held_out
     # heads of the first law hardly move tokens, so this is the readout alone: 93.8 % on the grids of the demonstration
     before = float(held_out.split("held-out accuracy")[1].split("% before training")[0])
-    assert 90.0 < before < 97.0
+    assert 93.0 < before < 94.5
+    # and even a short training adds to it
+    assert float(held_out.split("training, ")[1].split("%")[0]) > before + 1.0
     assert "of 320) after" in held_out
     assert any("training accuracy" in line and "of 40)" in line for line in lines)
     assert any("training loss" in line and "at s = 1" in line for line in lines)

@@ -360,7 +360,7 @@ def test_one_and_two_threads_give_the_same_bits() -> None:
         assert more.report == one.report
 
 
-def test_a_sequence_does_not_feel_the_rest_of_its_block() -> None:
+def test_a_sequence_feels_the_rest_of_its_block_by_the_time_error_alone() -> None:
     side = tokens(LINE, "linear5", 4, True, batch=8)
     rho = head_law(side, head_weights(1))
     together = side.forward(rho).final

@@ -17,7 +17,7 @@ from meanfield_pde.equations.rho_fokker_planck import FokkerPlanckHeads
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
-from meanfield_pde.model.sides import FirstVariation
+from meanfield_pde.model.sides import FirstVariation, Moved
 from meanfield_pde.training.scheduler import Training
 from meanfield_pde.training.splitting import SPLITTINGS, Splitting, apply, check, splitting
 from meanfield_pde.training.state import Moment, TrainingState
@@ -100,7 +100,7 @@ def test_unknown_names_are_refused_with_the_nearest() -> None:
 def test_three_flows_that_do_not_commute() -> None:
     rng = np.random.default_rng(1)
     matrices = {name: rng.normal(size=(5, 5)) for name in "abc"}
-    flows = {name: (lambda u, psi, ds, order, m=m: expm(ds * m) @ u) for name, m in matrices.items()}
+    flows = {name: (lambda u, psi, ds, order, m=m: Moved(expm(ds * m) @ u, 0)) for name, m in matrices.items()}
     lie = Splitting(1, (("a", 1.0), ("b", 1.0), ("c", 1.0)))
     strang = Splitting(2, (("a", 0.5), ("b", 0.5), ("c", 1.0), ("b", 0.5), ("a", 0.5)))
     u = rng.normal(size=5)
@@ -111,7 +111,7 @@ def test_three_flows_that_do_not_commute() -> None:
         for steps in (20, 40, 80):
             v = u
             for _ in range(steps):
-                v = apply(table, flows, v, u, 0.5 / steps, 1)
+                v = apply(table, flows, v, u, 0.5 / steps, 1).rho
             errors.append(np.abs(v - exact).max())
         assert np.log2(errors[1] / errors[2]) == pytest.approx(table.order, abs=0.1)
 
@@ -120,12 +120,12 @@ def test_three_flows_that_do_not_commute() -> None:
 @pytest.mark.parametrize("name", ["lie", "strang"])
 def test_decay_through_one_part_takes_the_whole_time(name: str, active: str) -> None:
     flows = {
-        part: (lambda u, psi, ds, order, on=(part == active): u * np.exp(-ds) if on else u)
+        part: (lambda u, psi, ds, order, on=(part == active): Moved(u * np.exp(-ds) if on else u, 0))
         for part in ("drift", "diffusion")
     }
     u = np.ones(3)
     for _ in range(7):
-        u = apply(splitting(name), flows, u, u, 0.3, 2)
+        u = apply(splitting(name), flows, u, u, 0.3, 2).rho
     np.testing.assert_allclose(u, np.exp(-2.1), rtol=1e-14)
 
 

@@ -27,6 +27,8 @@ from meanfield_pde.model.table import SIZES, SoftmaxTable, TabulatedField, table
 BLOCK = 8
 # the table is checked at the layer edges that cut the depth into so many parts
 CHECK_EDGES = 2
+# table entries a block from which on threads pay (measured: 512 cells, 64 nodes, 8 sequences)
+THREADS_PAY = 2**18
 # a table that errs by more at its largest size is no answer; NaN is not either
 HOPELESS = 1e-3
 T_ = TypeVar("T_")
@@ -116,8 +118,10 @@ class GridTokens:
                 out.append(TabulatedField.assemble(table, heads, law.weights, self.field_targets))
         return tuple(out)
 
-    def _blocks(self, run: Callable[[int], T_], count: int) -> list[T_]:
-        if self.threads == 1 or count == 1:
+    def _blocks(self, run: Callable[[int], T_], count: int, size: int | None) -> list[T_]:
+        # between short kernels threads only wait for the interpreter; the bits are the same either way
+        short = size is not None and BLOCK * self.transport.grid.size * size < THREADS_PAY
+        if self.threads == 1 or count == 1 or short:
             return [run(i) for i in range(count)]
         with ThreadPoolExecutor(self.threads) as pool:
             return list(pool.map(run, range(count)))
@@ -157,8 +161,10 @@ class GridTokens:
         keep = self._keep_stages(rho, sum(len(start) for start in starts), size)
         fields = self.assemble(rho, size)
         count = len(starts)
-        paths = self._blocks(lambda i: forward(self.transport, fields, starts[i], self.edges, keep, BLOCK * i), count)
-        errors = None if size is None else self._blocks(lambda i: self._table_error(fields, paths[i]), count)
+        paths = self._blocks(
+            lambda i: forward(self.transport, fields, starts[i], self.edges, keep, BLOCK * i), count, size
+        )
+        errors = None if size is None else self._blocks(lambda i: self._table_error(fields, paths[i]), count, size)
         return Sweep(fields, tuple(paths), size, None if errors is None else float(np.max(errors)))
 
     def _first_size(self, reach: float) -> int:
@@ -210,7 +216,9 @@ class GridTokens:
         """Carry p (B, *cells) back; the gradient is the mean over sequences, summed over blocks in a fixed order."""
         bounds = [(i, i + BLOCK) for i in range(0, len(p_end), BLOCK)]
         parts = self._blocks(
-            lambda i: backward(self.transport, sweep.fields, sweep.paths[i], p_end[slice(*bounds[i])]), len(bounds)
+            lambda i: backward(self.transport, sweep.fields, sweep.paths[i], p_end[slice(*bounds[i])]),
+            len(bounds),
+            sweep.table_size,
         )
         gradient = parts[0].gradient.copy()
         for part in parts[1:]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from meanfield_pde.equations import grid_tokens
 from meanfield_pde.equations.forward_backward import backward, forward
 from meanfield_pde.equations.grid_tokens import GridTokens
 from meanfield_pde.equations.mu_continuity import Transport
@@ -349,7 +350,9 @@ def test_a_small_budget_is_kept_to_on_the_way_back() -> None:
     assert peak <= side.budget + 2.0 * path
 
 
-def test_one_and_two_threads_give_the_same_bits() -> None:
+def test_one_and_two_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    # threads even where they do not pay
+    monkeypatch.setattr(grid_tokens, "THREADS_PAY", 0)
     side = tokens(LINE, "weno5z", 3, False, batch=20)
     rho = head_law(side, head_weights(3))
     one = side.first_variation(rho)

@@ -31,7 +31,7 @@ TOKEN_CERTIFICATES = {
     "table_size": "nodes of the softmax table",
     "costate_drift": "largest change of ∫p dmu over depth",
     "dual": "p is the dual of the very steps",
-    "limited": "faces limited for positivity",
+    "limited": "faces of mu limited for positivity",
 }
 HEAD_CERTIFICATES = {
     "mass_error_rho": "largest |∫rho − 1|",
@@ -39,9 +39,10 @@ HEAD_CERTIFICATES = {
     "wall_mass_rho": "mass of rho at the walls",
     "energy_rise": "largest rise of the free energy in a step",
     "step_error": "largest error of a step of rho (L1)",
+    "limited_rho": "faces of rho limited for positivity",
     "rejected": "trial steps cut",
 }
-COUNTS = ("table_size", "limited", "rejected")
+COUNTS = ("table_size", "limited", "limited_rho", "rejected")
 # the normal quantile of a two-sided interval of 95 %
 Z95 = 1.959963984540054
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -55,7 +55,8 @@ class DirectField:
     """The assembled field by direct summation, for any measure and dimension; each distinct A is scored once.
 
     Meaning: ``heads`` and their ``weights`` (K,), the ``targets``, and the ``points`` (n, d) and ``widths`` (d,)
-    of the token measures whose weights arrive in batches. `moments` is the weights themselves.
+    of the token measures whose weights arrive in batches. ``keys`` A x and the ``rows`` of mean values that make the
+    wanted component are made once per target. `moments` is the weights themselves.
     Cost: n · n_target · n_A exponentials a law.
     """
 
@@ -64,13 +65,16 @@ class DirectField:
     targets: tuple[Target, ...]
     points: FloatArray
     widths: FloatArray
+    keys: tuple[FloatArray, ...] = field(init=False, repr=False)
+    rows: tuple[FloatArray, ...] = field(init=False, repr=False)
 
-    def _keys(self, target: Target) -> FloatArray:
-        keys = np.einsum("aij,xj->axi", self.heads.scores, target.points)
-        return np.ascontiguousarray(keys.reshape(-1, keys.shape[-1]))
-
-    def _rows(self, target: Target) -> FloatArray:
-        return self.heads.mean_values(self.weights)[:, target.component, :]
+    def __post_init__(self) -> None:
+        values = self.heads.mean_values(self.weights)
+        keys = [
+            np.einsum("aij,xj->axi", self.heads.scores, t.points).reshape(-1, t.points.shape[1]) for t in self.targets
+        ]
+        object.__setattr__(self, "keys", tuple(np.ascontiguousarray(k) for k in keys))
+        object.__setattr__(self, "rows", tuple(values[:, t.component, :] for t in self.targets))
 
     def moments(self, weights: FloatArray) -> FloatArray:
         """The weights themselves, (B, n)."""
@@ -79,8 +83,7 @@ class DirectField:
     def velocity(self, moments: FloatArray) -> tuple[FloatArray, ...]:
         """V(x)_c = sum_A (W̄_A m(A x))_c, W̄_A the mean of W over the heads of score A; shape (B, n_target) each."""
         out = []
-        for target in self.targets:
-            keys, rows = self._keys(target), self._rows(target)
+        for target, keys, rows in zip(self.targets, self.keys, self.rows, strict=True):
             values = np.empty((len(moments), len(target.points)))
             for law, weights in enumerate(moments):
                 mean = SoftmaxSums(self.points, weights, self.widths).means(keys)[0]
@@ -89,26 +92,25 @@ class DirectField:
             out.append(values)
         return tuple(out)
 
-    def _key_cotangents(self, target: Target, g: FloatArray) -> FloatArray:
-        both = self._rows(target)[:, None, :] * g[None, :, None]
+    @staticmethod
+    def _key_cotangents(rows: FloatArray, g: FloatArray) -> FloatArray:
+        both = rows[:, None, :] * g[None, :, None]
         return np.ascontiguousarray(both.reshape(-1, both.shape[-1]))
 
     def to_mu(self, cotangents: tuple[FloatArray, ...], moments: FloatArray) -> FloatArray:
         """Transpose in the token weights, (B, n)."""
         out = np.zeros_like(moments)
-        for target, g in zip(self.targets, cotangents, strict=True):
-            keys = self._keys(target)
+        for keys, rows, g in zip(self.keys, self.rows, cotangents, strict=True):
             for law, weights in enumerate(moments):
                 sums = SoftmaxSums(self.points, weights, self.widths)
-                out[law] += sums.to_weights(keys, self._key_cotangents(target, g[law]))
+                out[law] += sums.to_weights(keys, self._key_cotangents(rows, g[law]))
         return out
 
     def to_rho(self, cotangents: tuple[FloatArray, ...], moments: FloatArray) -> FloatArray:
         """Transpose in the head weights, (K,): <W_k, sum_x g(x) e_c ⊗ m(A_k x)>."""
         dim = self.points.shape[1]
         gradient = np.zeros((len(self.heads.scores), dim, dim))
-        for target, g in zip(self.targets, cotangents, strict=True):
-            keys = self._keys(target)
+        for target, keys, g in zip(self.targets, self.keys, cotangents, strict=True):
             for law, weights in enumerate(moments):
                 mean = SoftmaxSums(self.points, weights, self.widths).means(keys)[0]
                 mean = mean.reshape(len(self.heads.scores), len(target.points), dim)
@@ -121,12 +123,11 @@ class DirectField:
         """Transposes in the evaluation points, (B, n_target, d) each, and in the token points, (B, n, d)."""
         token_out = np.zeros((len(moments), *self.points.shape))
         target_out = []
-        for target, g in zip(self.targets, cotangents, strict=True):
-            keys = self._keys(target)
+        for target, keys, rows, g in zip(self.targets, self.keys, self.rows, cotangents, strict=True):
             moved = np.empty((len(moments), *target.points.shape))
             for law, weights in enumerate(moments):
                 sums = SoftmaxSums(self.points, weights, self.widths)
-                key_out, point_out = sums.to_points(keys, self._key_cotangents(target, g[law]))
+                key_out, point_out = sums.to_points(keys, self._key_cotangents(rows, g[law]))
                 token_out[law] += point_out
                 shaped = key_out.reshape(len(self.heads.scores), len(target.points), -1)
                 moved[law] = np.einsum("aij,axi->xj", self.heads.scores, shaped)

@@ -13,7 +13,8 @@ from scipy.special import xlogy
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.grid import Grid
-from meanfield_pde.kernels.scharfetter_gummel import add_outflow, face_rates, move_limited, summed_flux
+from meanfield_pde.kernels.difference import add_outflow
+from meanfield_pde.kernels.scharfetter_gummel import face_rates, move_limited, summed_flux
 from meanfield_pde.kernels.sweep import sweep
 from meanfield_pde.kernels.tridiagonal import backward_euler
 from meanfield_pde.measure import Measure
@@ -233,7 +234,7 @@ def _limit(
         mean, size = half - whole[after], half + whole[after]
         change3, mean3, size3 = (sweep(a, axis, grid.dim) for a in (change, mean, size))
         fluxes.append(summed_flux(change3, mean3, size3, up3, dn3, ds))
-        add_outflow(fluxes[-1], sweep(outflow, axis, grid.dim))
+        add_outflow(fluxes[-1], 1.0, sweep(outflow, axis, grid.dim))
     bound = np.where(low > _EMPTY, _KEEP * low, 0.0)
     share = np.divide(bound, outflow, out=np.ones_like(low), where=outflow > bound)
     rest, gain, touched = low.copy(), np.zeros_like(low), np.zeros_like(low)

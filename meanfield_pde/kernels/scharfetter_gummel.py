@@ -181,19 +181,6 @@ def summed_flux(change3, mean3, size3, up3, dn3, ds):
 
 
 @jit
-def add_outflow(flux3, outflow3):
-    """Adds to each cell of ``outflow3`` (outer, n, inner) what the face fluxes take out of it."""
-    outer, n, inner = outflow3.shape
-    for o in range(outer):
-        for i in range(flux3.shape[1]):
-            right = i + 1 if i + 1 < n else 0
-            for k in range(inner):
-                flux = flux3[o, i, k]
-                outflow3[o, i, k] += max(flux, 0.0)
-                outflow3[o, right, k] += max(-flux, 0.0)
-
-
-@jit
 def move_limited(flux3, share3, rest3, gain3, touched3):
     """Moves the ``share`` of its donor of each face flux from ``rest`` to ``gain``; the count of shares below 1.
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from meanfield_pde.training.scheduler import Training
 
 COMMAND = [sys.executable, "-m", "meanfield_pde"]
 Out = pytest.CaptureFixture[str]
+Write = Callable[..., Path]
 HEAVY = {"numba", "scipy", "matplotlib", "h5py", "numpy", "findiff", "pydantic", "rich"}
 
 
@@ -62,10 +64,10 @@ def test_help_loads_nothing_heavy() -> None:
     ],
 )  # fmt: skip
 def test_bad_problems_are_refused_by_name_and_leave_nothing(
-    old: str, new: str, words: tuple[str, ...], write: object, tmp_path: Path, capsys: Out
+    old: str, new: str, words: tuple[str, ...], write: Write, tmp_path: Path, capsys: Out
 ) -> None:
     (tmp_path / "nan.csv").write_text("0.1\nnan\n0.3\n", encoding="utf-8")
-    path = write((old, new))  # type: ignore[operator]
+    path = write((old, new))
     before = sorted(tmp_path.iterdir())
     refused(["run", str(path), "-o", str(tmp_path / "deep" / "out")], capsys, *words)
     assert sorted(tmp_path.iterdir()) == before
@@ -81,24 +83,24 @@ def test_bad_problems_are_refused_by_name_and_leave_nothing(
     ],
 )
 def test_bad_settings_are_refused(
-    setting: str, words: tuple[str, ...], write: object, tmp_path: Path, capsys: Out
+    setting: str, words: tuple[str, ...], write: Write, tmp_path: Path, capsys: Out
 ) -> None:
-    refused(["run", str(write()), "-o", str(tmp_path / "out"), "--set", setting], capsys, *words)  # type: ignore[operator]
+    refused(["run", str(write()), "-o", str(tmp_path / "out"), "--set", setting], capsys, *words)
     assert not (tmp_path / "out").exists()
 
 
-def test_folders_that_cannot_be_written_are_refused(write: object, tmp_path: Path, capsys: Out) -> None:
-    problem = str(write())  # type: ignore[operator]
+def test_folders_that_cannot_be_written_are_refused(write: Write, tmp_path: Path, capsys: Out) -> None:
+    problem = str(write())
     (tmp_path / "file").write_text("kept", encoding="utf-8")
     for folder in ("/proc/nothing", str(tmp_path / "file"), str(tmp_path / "file" / "below")):
         refused(["run", problem, "-o", folder], capsys, folder, "cannot write into", "-o")
     assert (tmp_path / "file").read_text(encoding="utf-8") == "kept"
 
 
-def test_a_refused_run_leaves_a_folder_that_was_there(write: object, tmp_path: Path, capsys: Out) -> None:
+def test_a_refused_run_leaves_a_folder_that_was_there(write: Write, tmp_path: Path, capsys: Out) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes").write_text("kept", encoding="utf-8")
-    path = write(("upper = [7.0]", "upper = [1.0]"))  # type: ignore[operator]
+    path = write(("upper = [7.0]", "upper = [1.0]"))
     refused(["run", str(path), "-o", str(tmp_path / "mine")], capsys, "widen")
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["notes"]
 
@@ -132,9 +134,9 @@ def test_a_damaged_result_is_refused_with_its_path(tmp_path: Path, capsys: Out) 
         refused(["show", str(tmp_path)], capsys, str(tmp_path / "result.h5"))
 
 
-def test_run_show_resume(write: object, tmp_path: Path, capsys: Out) -> None:
+def test_run_show_resume(write: Write, tmp_path: Path, capsys: Out) -> None:
     folder = tmp_path / "out"
-    assert main(["run", str(write()), "-o", str(folder), "--threads", "1"]) == 0  # type: ignore[operator]
+    assert main(["run", str(write()), "-o", str(folder), "--threads", "1"]) == 0
     said = capsys.readouterr()
     assert str(folder / "result.h5") in said.out
     assert said.err.splitlines()[-1].startswith("finished: s = 0.2 of 0.2, step 4, ")
@@ -179,9 +181,9 @@ def test_run_show_resume(write: object, tmp_path: Path, capsys: Out) -> None:
     )
 
 
-def test_show_in_words_with_figures(write: object, tmp_path: Path, capsys: Out) -> None:
+def test_show_in_words_with_figures(write: Write, tmp_path: Path, capsys: Out) -> None:
     folder = tmp_path / "out"
-    assert main(["run", str(write()), "-o", str(folder), "-q"]) == 0  # type: ignore[operator]
+    assert main(["run", str(write()), "-o", str(folder), "-q"]) == 0
     capsys.readouterr()
     assert main(["show", str(folder), "-f"]) == 0
     said = capsys.readouterr().out
@@ -193,8 +195,8 @@ def test_show_in_words_with_figures(write: object, tmp_path: Path, capsys: Out) 
     assert all(Path(path).stat().st_size > 1000 for path in drawn)
 
 
-def test_a_form_without_exact_solution_is_told(write: object, tmp_path: Path, capsys: Out) -> None:
-    path = write(("coefficients = [0.5, -1.0, 0.5]", "coefficients = [0.0, 0.0, 0.0, 1.0]"))  # type: ignore[operator]
+def test_a_form_without_exact_solution_is_told(write: Write, tmp_path: Path, capsys: Out) -> None:
+    path = write(("coefficients = [0.5, -1.0, 0.5]", "coefficients = [0.0, 0.0, 0.0, 1.0]"))
     assert main(["run", str(path), "-o", str(tmp_path / "out"), "-q"]) == 0
     capsys.readouterr()
     assert main(["show", str(tmp_path / "out"), "--json"]) == 0
@@ -205,9 +207,9 @@ def test_a_form_without_exact_solution_is_told(write: object, tmp_path: Path, ca
     assert "no exact solution: " in capsys.readouterr().out
 
 
-def test_mass_at_a_wall_is_a_warning_line_and_in_the_result(write: object, tmp_path: Path, capsys: Out) -> None:
+def test_mass_at_a_wall_is_a_warning_line_and_in_the_result(write: Write, tmp_path: Path, capsys: Out) -> None:
     # 5 deviations hold all but 6e-7 of the mass, and the cell at the wall holds far more
-    path = write(("lower = [-6.0]", "lower = [-2.6]"), ("upper = [7.0]", "upper = [3.6]"))  # type: ignore[operator]
+    path = write(("lower = [-6.0]", "lower = [-2.6]"), ("upper = [7.0]", "upper = [3.6]"))
     assert main(["run", str(path), "-o", str(tmp_path / "out")]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
     assert any("mu touches the wall" in line and "tokens.lower" in line for line in lines)
@@ -217,18 +219,18 @@ def test_mass_at_a_wall_is_a_warning_line_and_in_the_result(write: object, tmp_p
 
 
 def test_not_finite_is_exit_3_and_the_last_good_checkpoint_stays(
-    write: object, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+    write: Write, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step = Training.step
 
     def poisoned(self: Training, moment: object, ds: float) -> object:
-        trial = step(self, moment, ds)  # type: ignore[arg-type]
-        if moment.state.step == 2:  # type: ignore[attr-defined]
+        trial = step(self, moment, ds)
+        if moment.state.step == 2:
             trial.rho[0, 5, 5] = np.nan
         return trial
 
     monkeypatch.setattr(Training, "step", poisoned)
-    assert main(["run", str(write()), "-o", str(tmp_path / "out")]) == 3  # type: ignore[operator]
+    assert main(["run", str(write()), "-o", str(tmp_path / "out")]) == 3
     lines = capsys.readouterr().err.splitlines()
     assert lines[-2].startswith("not finite: s = 0.1 of 0.2, step 2, ")
     assert lines[-1].startswith("meanfield-pde: ")
@@ -239,10 +241,10 @@ def test_not_finite_is_exit_3_and_the_last_good_checkpoint_stays(
     assert not (tmp_path / "out" / "result.h5").exists()
 
 
-def test_a_log_file_has_plain_lines_and_the_end(write: object, tmp_path: Path) -> None:
+def test_a_log_file_has_plain_lines_and_the_end(write: Write, tmp_path: Path) -> None:
     for name, flags in (("loud", []), ("quiet", ["--quiet"])):
         with open(tmp_path / f"{name}.log", "wb") as log:
-            command = [*COMMAND, "run", str(write()), "-o", str(tmp_path / name), *flags]  # type: ignore[operator]
+            command = [*COMMAND, "run", str(write()), "-o", str(tmp_path / name), *flags]
             assert subprocess.run(command, stdout=log, stderr=log, check=False).returncode == 0
         text = (tmp_path / f"{name}.log").read_bytes()
         assert b"\r" not in text
@@ -258,9 +260,9 @@ def test_a_log_file_has_plain_lines_and_the_end(write: object, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_run_with_its_state_saved(number: int, write: object, tmp_path: Path) -> None:
+def test_a_signal_ends_a_run_with_its_state_saved(number: int, write: Write, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    path = write(("s_end = 0.2", "s_end = 1e5"))  # type: ignore[operator]
+    path = write(("s_end = 0.2", "s_end = 1e5"))
     with open(tmp_path / "log", "wb") as log:
         process = subprocess.Popen([*COMMAND, "run", str(path), "-o", str(folder)], stderr=log)
         try:

@@ -77,7 +77,7 @@ def test_comparison_pairs_what_both_know(trained: Solution) -> None:
     shifted = np.array(trained.snapshots[-1])
     shifted[1, 0, 0] += 1.0
     exact = Known({"loss": 0.5, "unheard": 1.0, "mean_0": -0.2}, rho=lambda s, grid: shifted)
-    rows = {row["quantity"]: row for row in comparison(trained, exact)}  # type: ignore[arg-type]
+    rows = {row["quantity"]: row for row in comparison(trained, exact)}
     assert list(rows) == ["loss", "mean_0", "rho_l1"]
     assert rows["loss"] == {"quantity": "loss", "computed": 1.0, "exact": 0.7, "error": pytest.approx(0.3)}
     assert rows["mean_0"]["error"] == pytest.approx(0.0, abs=1e-9)
@@ -103,7 +103,7 @@ sequences = [{ initial = { law = "gaussian", mean = [0.5], covariance = [[0.4]] 
     moved = laws.copy()
     moved[1, 10] += 2.0
     exact = Known({"mean_b0": -0.6, "mean_b1": -1.6, "variance_b1": -0.7}, mu=lambda t, grid: moved)
-    rows = {row["quantity"]: row for row in comparison(solution, exact)}  # type: ignore[arg-type]
+    rows = {row["quantity"]: row for row in comparison(solution, exact)}
     assert list(rows) == ["mean_b0", "mean_b1", "variance_b1", "mu_l1"]
     for name in ("mean_b0", "mean_b1", "variance_b1"):
         assert rows[name]["error"] == pytest.approx(0.0, abs=1e-7)

@@ -196,7 +196,7 @@ def pairing(cotangents: tuple[np.ndarray, ...], velocity: tuple[np.ndarray, ...]
     return float(sum((g * v).sum() for g, v in zip(cotangents, velocity, strict=True)))
 
 
-def central(f, at: float = 1e-4) -> float:  # type: ignore[no-untyped-def]
+def central(f, at: float = 1e-4) -> float:
     """Derivative of f at 0 by central differences and one Richardson step (error h⁴)."""
     coarse, fine = (f(at) - f(-at)) / (2 * at), (f(at / 2) - f(-at / 2)) / at
     return float((4 * fine - coarse) / 3)

@@ -92,7 +92,7 @@ def test_strings_come_back_whatever_they_hold(text: str) -> None:
 
 @pytest.mark.parametrize("target", [None, 1, 1.0, (1.0, 2.5), Disc(2.0), Blend((Disc(1.0), Blend((Disc(0.1),))))])
 def test_unions_keep_their_type(target: object) -> None:
-    plan = Plan(items=(Item(Disc(1.0), target), Import("a.npz", 3)))  # type: ignore[arg-type]
+    plan = Plan(items=(Item(Disc(1.0), target), Import("a.npz", 3)))
     back = read(to_toml(plan))
     assert back == plan
     assert isinstance(back.items[0], Item)
@@ -108,7 +108,7 @@ def test_what_is_read_is_what_is_written_in_the_file() -> None:
 
 
 def test_numpy_numbers_are_written_as_numbers() -> None:
-    plan = Plan(step=Step(np.int64(3), np.float64(0.1), (tuple(np.array([0.2, 0.3])),)))  # type: ignore[arg-type]
+    plan = Plan(step=Step(np.int64(3), np.float64(0.1), (tuple(np.array([0.2, 0.3])),)))
     assert read(to_toml(plan)) == Plan(step=Step(3, 0.1, ((0.2, 0.3),)))
 
 
@@ -172,7 +172,7 @@ def test_what_cannot_be_read_is_named_with_file_and_key(text: str, message: str)
     [
         (Plan(step=Step(3, float("nan"))), r"step\.beta = nan cannot be written"),
         (Plan(items=(Item(Formula(abs)),)), r"items\[0\]\.shape\.function is a Python function"),
-        (Plan(title=object()), "title = .* cannot be written"),  # type: ignore[arg-type]
+        (Plan(title=object()), "title = .* cannot be written"),
     ],
 )
 def test_what_toml_cannot_say_is_refused(plan: Plan, message: str) -> None:

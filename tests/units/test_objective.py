@@ -267,4 +267,4 @@ def test_parts_that_do_not_fit_are_refused() -> None:
     with pytest.raises(MeanFieldError, match="one mass per point"):
         PooledRegression(FEATURES).predict(some_weights(2, 11))
     with pytest.raises(MeanFieldError, match="flat list"):
-        deconvolved_polynomial([[1.0]], 0.1)  # type: ignore[list-item]
+        deconvolved_polynomial([[1.0]], 0.1)

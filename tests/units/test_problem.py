@@ -240,10 +240,10 @@ def test_token_problems_that_cannot_be_solved_are_refused(changes: dict[str, Any
         ({"potential": Potential(((1.0,), (1.0,)))}, "2 polynomials, but heads has 1 axes"),
         ({"potential": Potential(((float("nan"),),))}, r"potential.coefficients\[0\]\[0\] = nan"),
         ({"potential": Potential(((1.0,),), float("inf"))}, "potential.interaction = inf"),
-        ({"heads": replace(DIFFUSED.heads, family="scalar")}, "leave family out"),  # type: ignore[type-var]
-        ({"heads": replace(DIFFUSED.heads, periodic=(True,))}, "jumps by -1 at the seam"),  # type: ignore[type-var]
+        ({"heads": replace(DIFFUSED.heads, family="scalar")}, "leave family out"),
+        ({"heads": replace(DIFFUSED.heads, periodic=(True,))}, "jumps by -1 at the seam"),
         (
-            {"heads": replace(DIFFUSED.heads, periodic=(True,)), "potential": Potential(((1.0,),), 2.0)},  # type: ignore[type-var]
+            {"heads": replace(DIFFUSED.heads, periodic=(True,)), "potential": Potential(((1.0,),), 2.0)},
             "potential.interaction = 2 is not periodic",
         ),
     ],
@@ -254,5 +254,5 @@ def test_fokker_planck_problems_that_cannot_be_solved_are_refused(changes: dict[
 
 
 def test_a_potential_without_a_jump_is_accepted_on_a_ring() -> None:
-    ring = replace(DIFFUSED.heads, periodic=(True,))  # type: ignore[type-var]
+    ring = replace(DIFFUSED.heads, periodic=(True,))
     assert replace(DIFFUSED, heads=ring, potential=Potential(((0.1, -0.3, 0.3),))).heads == ring

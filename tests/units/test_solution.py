@@ -76,7 +76,7 @@ def tokens_problem(points: tuple[tuple[float, float], ...], **more: object) -> P
         "depth": Depth(T=1.0, layers=4),
         "sequences": (gaussian(0.3, 0.4),),
     }
-    return Problem(**(given | more))  # type: ignore[arg-type]
+    return Problem(**(given | more))
 
 
 def test_a_law_that_blows_up_is_warned_of() -> None:

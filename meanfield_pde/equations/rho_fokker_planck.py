@@ -31,12 +31,13 @@ class FokkerPlanckStep(NamedTuple):
     """Result of one step: new rho, its distance to the first-order result, and limiter activity.
 
     Meaning: ``error`` = max over layers of ∫|rho - BE(ds/2)² rho_0|, the error of the embedded positive
-    first-order result, ``None`` at order 1 (not measured); ``limited`` counts limited faces.
+    first-order result, ``None`` at order 1 (not measured); ``limited`` is the L1 distance that the limiter
+    moved the result by, in the worst layer.
     """
 
     rho: FloatArray
     error: float | None
-    limited: int
+    limited: float
 
 
 class RhoReport(NamedTuple):
@@ -80,7 +81,7 @@ def fokker_planck_step(
         where = _place(grid, np.unravel_index(int(rho.argmin()), rho.shape))
         raise MeanFieldError(f"rho = {rho.min():g} at {where}: a density must be >= 0")
     if ds == 0:
-        return FokkerPlanckStep(rho.copy(), 0.0 if order == 2 else None, 0)
+        return FokkerPlanckStep(rho.copy(), 0.0 if order == 2 else None, 0.0)
     axes = tuple(range(grid.dim)) if axes is None else axes
     if sorted(axes) != list(range(grid.dim)):
         raise MeanFieldError(f"axes = {axes} must name each of the {grid.dim} axes once: an order of 0..{grid.dim - 1}")
@@ -90,16 +91,17 @@ def fokker_planck_step(
     if order == 1:
         new = _stages(grid, rho, rates, ds)[-1]
         _check_field("rho after the step", new, grid)
-        return FokkerPlanckStep(new, None, 0)
+        return FokkerPlanckStep(new, None, 0.0)
     first = _stages(grid, rho, rates, 0.5 * ds)
     second = _stages(grid, first[-1], rates, 0.5 * ds)
     whole = _stages(grid, rho, rates, ds)
     low = second[-1]
     new = 2.0 * low - whole[-1]
     _check_field("rho after the step", new, grid)
-    limited = 0
+    limited = 0.0
     if new.min() < 0:
-        new, limited = _limit(grid, new, (first, second, whole), rates, ds)
+        plain, new = new, _limit(grid, new, (first, second, whole), rates, ds)
+        limited = float(grid.integral(np.abs(new - plain)).max())
     error = float(grid.integral(np.abs(new - low)).max())
     return FokkerPlanckStep(new, error, limited)
 
@@ -219,10 +221,8 @@ def _stages(grid: Grid, rho: FloatArray, rates: _Rates, ds: float) -> list[Float
     return fields
 
 
-def _limit(
-    grid: Grid, new: FloatArray, stages: tuple[list[FloatArray], ...], rates: _Rates, ds: float
-) -> tuple[FloatArray, int]:
-    """The second-order result with the fluxes that make it negative limited; and how many were."""
+def _limit(grid: Grid, new: FloatArray, stages: tuple[list[FloatArray], ...], rates: _Rates, ds: float) -> FloatArray:
+    """The second-order result with the fluxes that make it negative limited."""
     first, second, whole = stages
     low = second[-1]
     fluxes = []
@@ -238,12 +238,11 @@ def _limit(
     bound = np.where(low > _EMPTY, _KEEP * low, 0.0)
     share = np.divide(bound, outflow, out=np.ones_like(low), where=outflow > bound)
     rest, gain, touched = low.copy(), np.zeros_like(low), np.zeros_like(low)
-    limited = 0
     for axis, flux3 in zip(rates, fluxes, strict=True):
         share3, rest3, gain3, touched3 = (sweep(a, axis, grid.dim) for a in (share, rest, gain, touched))
-        limited += int(move_limited(flux3, share3, rest3, gain3, touched3))
+        move_limited(flux3, share3, rest3, gain3, touched3)
     # cells away from limited faces keep the plain difference: it has less rounding
-    return np.where((touched > 0) | (new < 0), rest + gain, new), limited
+    return np.where((touched > 0) | (new < 0), rest + gain, new)
 
 
 def _check_beta(beta: float) -> None:

@@ -11,10 +11,10 @@ from meanfield_pde.measure import Measure
 
 
 class Moved(NamedTuple):
-    """What a flow gives: rho after it, and how many of its faces were limited to keep it positive."""
+    """What a flow gives: rho after it, and the L1 distance that keeping it positive moved it by."""
 
     rho: FloatArray
-    limited: int
+    limited: float
 
 
 Flow = Callable[[FloatArray, FloatArray, float, int], Moved]

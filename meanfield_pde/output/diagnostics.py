@@ -35,7 +35,7 @@ COLUMNS = {
     "wall_mass_mu": "largest mass of mu in the cells at a wall",
     "wall_mass_rho": "largest mass of rho in the cells at a wall",
     "limited": "faces of mu limited for positivity",
-    "limited_rho": "faces of rho limited for positivity so far, where the order in s is lower",
+    "limited_rho": "largest L1 distance that keeping rho positive moved a step by, where its order in s is lower",
     "dual": "1 if p is the dual of the very steps taken, 0 if only consistent",
     "depth_steps": "steps in depth",
 }
@@ -82,7 +82,7 @@ def row(moment: Moment, heads: FokkerPlanckHeads) -> dict[str, float]:
         "free_energy": moment.free_energy,
         "energy_rise": state.energy_rise,
         "step_error": state.step_error,
-        "limited_rho": float(state.limited),
+        "limited_rho": state.limited,
         "mass_error_rho": float(report.mass_error.max()),
         "min_rho": float(report.minimum),
         "wall_mass_rho": float(report.wall_mass.max()),

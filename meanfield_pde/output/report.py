@@ -39,10 +39,10 @@ HEAD_CERTIFICATES = {
     "wall_mass_rho": "mass of rho at the walls",
     "energy_rise": "largest rise of the free energy in a step",
     "step_error": "largest error of a step of rho (L1)",
-    "limited_rho": "faces of rho limited for positivity",
+    "limited_rho": "L1 moved to keep rho positive (a step)",
     "rejected": "trial steps cut",
 }
-COUNTS = ("table_size", "limited", "limited_rho", "rejected")
+COUNTS = ("table_size", "limited", "rejected")
 # the normal quantile of a two-sided interval of 95 %
 Z95 = 1.959963984540054
 

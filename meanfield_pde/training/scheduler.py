@@ -22,12 +22,12 @@ ROUNDING = 1e-14
 
 
 class Trial(NamedTuple):
-    """A step: rho after it, rho after the step of the other order, the psi it was taken with, faces limited."""
+    """A step: rho after it, rho after the step of the other order, the psi it was taken with, what was limited."""
 
     rho: FloatArray
     other: FloatArray
     psi: FloatArray
-    limited: int
+    limited: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Training:
         trial = self.step(moment, self.control.ds)
         error = self.heads.distance(trial.rho, trial.other)
         # from the count, not by adding up, so that no rounding gathers and no label changes a later time
-        limited = state.limited + trial.limited
+        limited = max(state.limited, trial.limited)
         after = replace(state, step=state.step + 1, rho=trial.rho, step_error=error, limited=limited)
         return self._accepted(moment, replace(after, s=self._reached(after)))
 
@@ -153,7 +153,7 @@ class Training:
                         step=state.step + 1,
                         rho=trial.rho,
                         step_error=error,
-                        limited=state.limited + trial.limited,
+                        limited=max(state.limited, trial.limited),
                     )
                     after = self._accepted(moment, reached)
                     rise = after.free_energy - moment.free_energy

@@ -51,8 +51,8 @@ def check(table: Splitting, flows: Mapping[str, Flow]) -> None:
 def apply(
     table: Splitting, flows: Mapping[str, Flow], rho: FloatArray, psi: FloatArray, ds: float, order: int
 ) -> Moved:
-    """One step ds of all stages in their order, each flow at the given order; limited faces are summed."""
-    limited = 0
+    """One step ds of all stages in their order, each flow at the given order; what limiters did is summed."""
+    limited = 0.0
     for name, fraction in table.stages:
         rho, count = flows[name](rho, psi, fraction * ds, order)
         limited += count

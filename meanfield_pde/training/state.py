@@ -18,7 +18,7 @@ class TrainingState:
     Meaning: ``s`` training time, ``step`` accepted steps, ``ds`` the next step, ``rejected`` trials cut so far,
     ``energy_rise`` the largest change of the free energy over one step so far, at least 0; NaN before
     the first step; ``step_error`` L1 distance of the last step to that of the other order, NaN before the first;
-    ``limited`` faces of rho limited for positivity so far.
+    ``limited`` largest L1 distance that keeping rho positive moved a step by.
     """
 
     s: float
@@ -28,7 +28,7 @@ class TrainingState:
     rejected: int = 0
     energy_rise: float = nan
     step_error: float = nan
-    limited: int = 0
+    limited: float = 0.0
 
 
 class Moment(NamedTuple):

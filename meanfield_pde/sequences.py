@@ -78,6 +78,11 @@ def _from_file(
     entry: SequenceFile, problem: Problem, grid: Grid, position: int, role: str | None, with_targets: bool
 ) -> SequenceBatch:
     path = Path(problem.base) / entry.file
+    if path.suffix != ".npz":
+        raise FileError(
+            f"{path}: many sequences come as .npz with arrays {entry.points} (n, d), {entry.weights} (N, n) "
+            f"and {entry.labels}"
+        )
     arrays = read_arrays(path)
     points = finite_table(_named(arrays, entry.points, path), path, entry.points)
     weights = finite_table(_named(arrays, entry.weights, path), path, entry.weights)

@@ -139,6 +139,9 @@ def grid_box(problem: Problem) -> Tokens | Heads:
 def _cells(problem: Problem, cells: Sequence[int] | None, doubling: bool) -> tuple[int, ...]:
     box = grid_box(problem)
     usual = GRADIENT_CELLS if problem.kind == "training" and len(box.cells) == 1 else CELLS[len(box.cells)]
+    if doubling:
+        # as many differences as there would be errors
+        usual = (*usual, 2 * usual[-1])
     grids = usual if cells is None else tuple(cells)
     least = 3 if doubling else 2
     if len(grids) < least or any(a >= b for a, b in pairwise(grids)) or min(grids) < 3:

@@ -118,7 +118,7 @@ def gradient_errors(name: str, **parameters: Any) -> tuple[FloatArray, FloatArra
 
 @pytest.mark.parametrize("scheme", ["weno5z", "linear5"])
 def test_gradient_by_the_dual(scheme: str) -> None:
-    error, _ = gradient_errors("gaussian_coupled", cells=192, layers=40, scheme=scheme)
+    error, _ = gradient_errors("gaussian_coupled", cells=192, scheme=scheme)
     assert error[0] <= 1e-6
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from meanfield_pde.arrays import FloatArray
 
 
@@ -38,3 +40,29 @@ class AssembledField(Protocol):
     def to_rho(self, cotangents: tuple[FloatArray, ...], moments: FloatArray) -> FloatArray:
         """Derivative of sum <cotangent, velocity>, summed over the batch, in the weight of each head."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class PrescribedField:
+    """A velocity that does not look at the tokens: for trying a scheme alone.
+
+    Shapes: ``given`` one array a target, in any shape that flattens to (n_target,).
+    """
+
+    given: tuple[FloatArray, ...]
+
+    def moments(self, weights: FloatArray) -> FloatArray:
+        """The weights, unused."""
+        return weights
+
+    def velocity(self, moments: FloatArray) -> tuple[FloatArray, ...]:
+        """The given velocity for every law."""
+        return tuple(np.tile(v.ravel(), (len(moments), 1)) for v in self.given)
+
+    def to_mu(self, cotangents: tuple[FloatArray, ...], moments: FloatArray) -> FloatArray:
+        """0: nothing depends on the token weights."""
+        return np.zeros_like(moments)
+
+    def to_rho(self, cotangents: tuple[FloatArray, ...], moments: FloatArray) -> FloatArray:
+        """0, as for one head that does nothing."""
+        return np.zeros(1)

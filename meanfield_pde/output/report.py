@@ -161,11 +161,16 @@ def read_run(path: str | Path) -> Solution:
     path = Path(path)
     if path.is_file():
         return read_result(path)
-    if (path / RESULT).exists():
-        return read_result(path / RESULT)
     if not (path / PROBLEM).exists():
+        if (path / RESULT).exists():
+            return read_result(path / RESULT)
         raise FileError(f"{path} holds no run ({PROBLEM} is missing): give the folder named with `run PROBLEM -o`")
     problem = load_problem(path / PROBLEM)
+    if (path / RESULT).exists():
+        result = read_result(path / RESULT)
+        # that of a shorter run stays until a longer one is done, but it is not the longer one's
+        if result.problem == problem:
+            return result
     found, _ = newest_checkpoint(path)
     if found is None:
         raise FileError(f"{path} has no result and no checkpoint yet: go on with `resume {path}`")

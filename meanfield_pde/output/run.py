@@ -82,11 +82,12 @@ def resume(
     folder = Path(folder)
     if not (folder / PROBLEM).exists():
         raise FileError(f"{folder} holds no run ({PROBLEM} is missing): start one with `run PROBLEM -o {folder}`")
-    if load_problem(folder / PROBLEM).kind == "tokens":
+    before = load_problem(folder / PROBLEM)
+    if before.kind == "tokens":
         raise MeanFieldError(f"{folder} is a run of tokens alone, which has no training to go on with: start a new run")
     problem = load_problem(folder / PROBLEM, overrides)
     text = dump_problem(problem)
-    refuse_changes(folder / PROBLEM, dump_problem(load_problem(folder / PROBLEM)), text)
+    refuse_changes(folder / PROBLEM, dump_problem(before), text)
     for left in (folder / CHECKPOINTS).glob(".*.part"):
         left.unlink(missing_ok=True)  # of a writer that was killed
     found, notes = newest_checkpoint(folder)
@@ -106,8 +107,6 @@ def resume(
     if other:
         notes.append(f"equal bits are not promised, only 1e-11: {', '.join(other)}")
     note = "; ".join([*notes, f"from {path.name}, s = {state.s:g}, step {state.step}"])
-    # the result of the shorter run would be shown as this one's if this one were broken off
-    (folder / RESULT).unlink(missing_ok=True)
     return _go(problem, folder, state, record, threads, progress), note
 
 

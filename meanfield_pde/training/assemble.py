@@ -69,7 +69,7 @@ def assemble(problem: Problem, threads: int | None = None) -> Assembled:
     training = given(problem.training, "training")
     lengths = (1.0,) if depth.shared else tuple(np.diff(layer_edges(depth)).tolist())
     heads = FokkerPlanckHeads(head_grid, training.beta, training.weight_decay, lengths)
-    rho = np.repeat(_head_density(problem)[None], len(lengths), axis=0)
+    rho = np.repeat(_density_of(given(problem.heads, "heads"))[None], len(lengths), axis=0)
     # one array of points for both sides, so that the distinct scores are found once
     tokens = grid_tokens(problem, batch, heads.points, threads)
     return Assembled(
@@ -82,10 +82,6 @@ def assemble(problem: Problem, threads: int | None = None) -> Assembled:
         training=_training(problem, tokens, heads),
         state=TrainingState(0.0, 0, training.ds, rho),
     )
-
-
-def _head_density(problem: Problem) -> FloatArray:
-    return _density_of(given(problem.heads, "heads"))
 
 
 def _density_of(heads: Heads) -> FloatArray:
@@ -112,7 +108,7 @@ def _fokker_planck(problem: Problem) -> Assembled:
     values = np.zeros(grid.size)
     for axis, coefficients in enumerate(potential.coefficients):
         values += np.polynomial.polynomial.polyval(heads.points[:, axis], coefficients)
-    rho = _head_density(problem)[None]
+    rho = _density_of(given(problem.heads, "heads"))[None]
     training = _training(problem, GivenPotential(values, potential.interaction), heads)
     return Assembled(
         problem,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,31 +18,13 @@ from meanfield_pde.equations.schemes import scheme
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
+from meanfield_pde.model.field import PrescribedField
 from meanfield_pde.model.objective import FeatureMap, PooledRegression, Potential
 
 LINEAR = ("upwind1", "linear3", "linear5")
 LINE = Grid((-3.0,), (3.0,), (64,), (False,))
 PLANE = Grid((-2.0, -2.5), (2.0, 2.5), (12, 11), (False, False))
 HEADS = np.array([(w, a) for w in (-0.8, 0.3, 0.9) for a in (-1.1, -0.2, 0.7, 1.3)])
-
-
-@dataclass(frozen=True)
-class Prescribed:
-    """A field that does not look at mu."""
-
-    given: tuple[np.ndarray, ...]
-
-    def moments(self, weights: np.ndarray) -> np.ndarray:
-        return weights
-
-    def velocity(self, moments: np.ndarray) -> tuple[np.ndarray, ...]:
-        return tuple(np.tile(v.ravel(), (len(moments), 1)) for v in self.given)
-
-    def to_mu(self, cotangents: Any, moments: np.ndarray) -> np.ndarray:
-        return np.zeros_like(moments)
-
-    def to_rho(self, cotangents: Any, moments: np.ndarray) -> np.ndarray:
-        return np.zeros(1)
 
 
 def transport(grid: Grid, name: str, method: str = "ssprk3", cfl: float = 0.5, positivity: bool = False) -> Transport:
@@ -125,7 +107,7 @@ def test_duality_with_a_tangent_coded_anew(name: str, ring: bool) -> None:
     v = rng.normal(size=n if ring else n - 1)
     way = Transport(grid, scheme(name), stepper("ssprk3"), 0.4, False, (np.zeros_like(v),))
     u = 1.0 + rng.random((1, n))
-    path = forward(way, [Prescribed((v,))], u, np.array([0.0, 0.3]), True)
+    path = forward(way, [PrescribedField((v,))], u, np.array([0.0, 0.3]), True)
     dt = path.layers[0].dt
     # ssprk3 applied to a linear rate is its Taylor polynomial
     rate = dt * tangent(name, ring, n, v) / grid.spacing[0]
@@ -133,7 +115,7 @@ def test_duality_with_a_tangent_coded_anew(name: str, ring: bool) -> None:
     whole = np.linalg.matrix_power(one, len(path.layers[0].starts))
     np.testing.assert_allclose(path.nodes[-1, 0], whole @ u[0], rtol=1e-12)
     p_end = rng.normal(size=(1, n))
-    p = backward(way, [Prescribed((v,))], path, p_end).nodes[0, 0]
+    p = backward(way, [PrescribedField((v,))], path, p_end).nodes[0, 0]
     np.testing.assert_allclose(p, whole.T @ p_end[0], rtol=0, atol=1e-13 * np.abs(p).max() * 10)
     sigma = rng.normal(size=n)
     after = whole @ sigma
@@ -157,7 +139,7 @@ def test_duality_with_a_tangent_coded_anew(name: str, ring: bool) -> None:
 def test_duality_for_prescribed_velocities(grid: Grid, name: str, method: str) -> None:
     # with V given the linear schemes are linear, so a perturbation is carried by the forward solver itself
     rng = np.random.default_rng(2)
-    field = Prescribed(tuple(rng.normal(size=grid.face_shape(k)) for k in range(grid.dim)))
+    field = PrescribedField(tuple(rng.normal(size=grid.face_shape(k)) for k in range(grid.dim)))
     cfl = 0.05 if (name, method) == ("linear5", "ssprk2") else 0.4
     way = transport(grid, name, method, cfl)
     edges = np.linspace(0.0, 0.1, 4)

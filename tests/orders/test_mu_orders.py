@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,27 +15,9 @@ from meanfield_pde.equations.mu_continuity import Transport
 from meanfield_pde.equations.runge_kutta import STEPPERS
 from meanfield_pde.equations.schemes import SCHEMES
 from meanfield_pde.grid import Grid
+from meanfield_pde.model.field import PrescribedField
 
 Flow = Callable[[np.ndarray], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Prescribed:
-    """A field that does not look at mu: one array of face velocities an axis."""
-
-    given: tuple[np.ndarray, ...]
-
-    def moments(self, weights: np.ndarray) -> np.ndarray:
-        return weights
-
-    def velocity(self, moments: np.ndarray) -> tuple[np.ndarray, ...]:
-        return tuple(np.tile(v.ravel(), (len(moments), 1)) for v in self.given)
-
-    def to_mu(self, cotangents: Any, moments: np.ndarray) -> np.ndarray:
-        return np.zeros_like(moments)
-
-    def to_rho(self, cotangents: Any, moments: np.ndarray) -> np.ndarray:
-        return np.zeros(1)
 
 
 def transport(grid: Grid, name: str, method: str, cfl: float) -> Transport:
@@ -68,7 +49,7 @@ def test_order_on_a_ring_with_variable_speed(name: str) -> None:
         # the stepper has order 3: steps that shrink like h^(5/3) leave the order to the scheme
         cfl = 0.5 if order <= 2 else 0.5 * (60.0 / n) ** (order / 3.0 - 1.0)
         way = transport(grid, name, "ssprk3", cfl)
-        field = Prescribed((np.sin(grid.faces(0)),))
+        field = PrescribedField((np.sin(grid.faces(0)),))
         edge = np.linspace(-np.pi, np.pi, n + 1)
         found = forward(way, [field], sine_flow_averages(edge, 0.0)[None], np.array([0.0, 1.0]), False).nodes[-1, 0]
         sizes.append(grid.spacing[0])
@@ -85,7 +66,7 @@ def test_order_of_the_steppers(method: str, name: str) -> None:
     grid = Grid((-np.pi,), (np.pi,), (n,), (True,))
     way = transport(grid, name, method, 0.8)
     v = 1.0 + 0.5 * np.sin(grid.faces(0))
-    field = Prescribed((v,))
+    field = PrescribedField((v,))
     # the rate is linear: its matrix by columns, and the exact solution in time by the exponential
     zero = (v[None, :],)
     columns = np.eye(n)
@@ -155,7 +136,8 @@ def plane_order(case: Callable[[int], Any], name: str, cells: tuple[int, ...]) -
     for n in cells:
         grid, v, law, after, end = case(n)
         way = transport(grid, name, "ssprk3", 0.6 * (cells[0] / n) ** (2.0 / 3.0))
-        found = forward(way, [Prescribed(v)], cell_averages(grid, law)[None], np.array([0.0, end]), False).nodes[-1, 0]
+        path = forward(way, [PrescribedField(v)], cell_averages(grid, law)[None], np.array([0.0, end]), False)
+        found = path.nodes[-1, 0]
         sizes.append(1.0 / n)
         errors.append(np.abs(found - cell_averages(grid, after)).sum() * grid.cell_volume)
     return slope(sizes, errors)

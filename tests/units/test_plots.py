@@ -22,7 +22,8 @@ kind = "training"
 title = "a tiny problem"
 attention = "softmax"
 tokens = { lower = [-4.5], upper = [5.5], cells = [32] }
-heads = { family = "scalar", lower = [-2.0, -2.0], upper = [2.0, 2.0], cells = [12, 12], initial = { law = "gaussian", mean = [0.2, 0.3], covariance = [[0.06, 0.0], [0.0, 0.06]] } }
+heads = { family = "scalar", lower = [-2.0, -2.0], upper = [2.0, 2.0], cells = [12, 12], \
+initial = { law = "gaussian", mean = [0.2, 0.3], covariance = [[0.06, 0.0], [0.0, 0.06]] } }
 depth = { layers = 3, shared = false, scheme = "linear3" }
 sequences = [
     { initial = { law = "gaussian", mean = [0.5], covariance = [[0.4]] } },
@@ -30,7 +31,7 @@ sequences = [
 ]
 objective = { kind = "potential", potential = { kind = "polynomial", coefficients = [0.5, -1.0, 0.5] } }
 training = { beta = 0.05, ds = 0.1, s_end = 0.3 }
-"""  # noqa: E501
+"""
 PLANE = """
 kind = "tokens"
 attention = "softmax"

@@ -16,17 +16,19 @@ from meanfield_pde.problem_file import parse_problem
 
 HEADS = """
 kind = "fokker-planck"
-heads = { lower = [-4.0], upper = [4.0], cells = [32], initial = { law = "gaussian", mean = [0.5], covariance = [[0.2]] } }
+heads = { lower = [-4.0], upper = [4.0], cells = [32], \
+initial = { law = "gaussian", mean = [0.5], covariance = [[0.2]] } }
 potential = { coefficients = [[0.0, 0.0, 0.5]] }
 training = { beta = 0.1, ds = 0.1, s_end = 0.3 }
-"""  # noqa: E501
+"""
 CLASSES = """
 kind = "tokens"
 attention = "softmax"
 tokens = { lower = [-4.0], upper = [4.0], cells = [32] }
 heads = { family = "scalar", points = [[0.0, 0.0]] }
 depth = {}
-objective = { kind = "cross-entropy", features = [{ kind = "polynomial", coefficients = [0.0, 1.0] }], readout = [[5.0]] }
+objective = { kind = "cross-entropy", features = [{ kind = "polynomial", coefficients = [0.0, 1.0] }], \
+readout = [[5.0]] }
 sequences = [
     { initial = { law = "gaussian", mean = [1.0], covariance = [[0.1]] }, target = 1 },
     { initial = { law = "gaussian", mean = [-1.0], covariance = [[0.1]] }, target = 0 },
@@ -34,7 +36,7 @@ sequences = [
     { initial = { law = "gaussian", mean = [-0.5], covariance = [[0.1]] }, target = 1, role = "held-out" },
     { initial = { law = "gaussian", mean = [-1.0], covariance = [[0.1]] }, target = 0, role = "held-out" },
 ]
-"""  # noqa: E501
+"""
 
 
 def strict(value: Any) -> Any:

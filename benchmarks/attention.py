@@ -19,10 +19,10 @@ from threadpoolctl import threadpool_limits
 
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Gaussian, Mixture, cell_averages
-from meanfield_pde.model.attention import DirectField
 from meanfield_pde.model.field import Target
 from meanfield_pde.model.heads import head_matrices
-from meanfield_pde.model.table import SIZES, SoftmaxTable, TabulatedField, table_reach
+from meanfield_pde.model.softmax_direct import DirectField
+from meanfield_pde.model.softmax_table import SIZES, SoftmaxTable, TabulatedField, table_reach
 
 
 def median_seconds(call: Callable[[], object], repeats: int) -> float:

@@ -25,5 +25,5 @@ class FileError(MeanFieldError):
 def nearest(word: str, choices: Iterable[str]) -> str:
     """The phrase ``did you mean 'x'?`` for the nearest of ``choices``, or the list of them."""
     names = list(choices)
-    close = get_close_matches(word, names, n=1)
+    close = get_close_matches(word, names, n=1) or [name for name in names if name.lower() == word.lower()]
     return f"did you mean '{close[0]}'?" if close else "allowed: " + ", ".join(names)

@@ -11,6 +11,7 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.measure import Measure
 
+LEAST_CELLS = 10  # between walls, for the one-sided differences of the deconvolution
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -82,7 +83,11 @@ class Grid:
 
     def face_points(self, axis: int) -> FloatArray:
         """Midpoints of the faces normal to ``axis`` in C order, shape (faces, dim)."""
-        return _mesh([self.faces(k) if k == axis else self.centers(k) for k in range(self.dim)])
+        return _mesh(list(self.face_axes(axis)))
+
+    def face_axes(self, axis: int) -> tuple[FloatArray, ...]:
+        """The factors that `face_points` is the product of."""
+        return tuple(self.faces(k) if k == axis else self.centers(k) for k in range(self.dim))
 
     def face_shape(self, axis: int) -> tuple[int, ...]:
         """Shape of an array on the faces normal to ``axis``."""
@@ -118,6 +123,18 @@ class Grid:
             out = _deconvolve_ring(out, position) if self.periodic[axis] else _deconvolve_walls(out, position)
         return out
 
+    def filters(self) -> tuple[FloatArray, ...]:
+        """`deconvolve` as one matrix (cells, cells) an axis; () where an axis has too few cells for it.
+
+        Their product over axes applied to samples f gives the integrand whose sum with masses is the integral of f.
+        """
+        if any(n < LEAST_CELLS and not ring for n, ring in zip(self.cells, self.periodic, strict=True)):
+            return ()
+        return tuple(
+            (_deconvolve_ring if ring else _deconvolve_walls)(np.eye(n), 0)
+            for n, ring in zip(self.cells, self.periodic, strict=True)
+        )
+
     def refilter(self, values: FloatArray) -> FloatArray:
         """Box filter to second order, u + δ²u/24 per axis: turns the raw costate into the reported one."""
         out = np.array(values, dtype=float)
@@ -148,8 +165,10 @@ def _deconvolve_ring(values: FloatArray, axis: int) -> FloatArray:
 
 
 def _deconvolve_walls(values: FloatArray, axis: int) -> FloatArray:
-    if values.shape[axis] < 10:
-        raise MeanFieldError(f"deconvolution needs at least 10 cells between walls, not {values.shape[axis]}")
+    if values.shape[axis] < LEAST_CELLS:
+        raise MeanFieldError(
+            f"deconvolution needs at least {LEAST_CELLS} cells between walls, not {values.shape[axis]}"
+        )
     from findiff import Diff  # imported late: it brings sympy
 
     second = Diff(axis, 1.0, acc=6) ** 2

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from meanfield_pde.problem_checks import (
     KINDS,
+    check_acts,
+    check_attention,
     check_depth,
     check_heads,
-    check_not_covered,
     check_output,
     check_sections,
     check_tokens,
@@ -63,6 +64,7 @@ class Problem:
     title: str = ""
     reference: str | None = None
     attention: str | None = None
+    window: float | None = None
     seed: int = 0
     tokens: Tokens | None = None
     heads: Heads | None = None
@@ -85,16 +87,17 @@ def validate(problem: Problem) -> None:
     """
     one_of(problem.kind, KINDS, "kind")
     integer(problem.seed, "seed", 0)
-    check_not_covered(problem.attention)
+    check_attention(problem.attention, problem.window)
     present = {name for name in ("attention", "tokens", "heads", "depth", "objective", "potential", "training")
              if getattr(problem, name) is not None}  # fmt: skip
     if problem.sequences:
         present.add("sequences")
     check_sections(problem.kind, present)
     if problem.tokens is not None:
-        check_tokens(problem.tokens, with_attention=problem.heads is not None)
+        check_tokens(problem.tokens, problem.attention)
     if problem.heads is not None:
-        check_heads(problem.heads, problem.kind)
+        check_heads(problem.heads, problem.kind, problem.tokens)
+        check_acts(problem.heads.family, problem.attention)
     if problem.depth is not None:
         check_depth(problem.depth)
     if problem.training is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import inf, isfinite, prod
+from math import inf, isfinite, pi, prod
 from numbers import Integral, Real
 
 from meanfield_pde.errors import MeanFieldError, nearest
 from meanfield_pde.laws import Atoms, Samples, check_law, check_weights
-from meanfield_pde.model.heads import AXES
+from meanfield_pde.model.attention import ATTENTIONS
+from meanfield_pde.model.heads import ALONE, ANGLES, FAMILIES, axes_of
 from meanfield_pde.problem_sections import Depth, Heads, Output, Tokens, Training
 
 KINDS = ("training", "tokens", "fokker-planck")
@@ -27,15 +28,14 @@ STEPPERS = ("ssprk1", "ssprk2", "ssprk3")
 SPLITTINGS = ("gibbs", "lie", "strang")
 CONTROLS = ("fixed", "energy")
 ROLES = ("train", "held-out")
-FAMILIES_NOT_COVERED = ("rotation", "diagonal", "matrix")
-ATTENTION_NOT_COVERED = ("causal", "linear", "l2", "unnormalised", "windowed", "sinkhorn", "none")
+ON_CIRCLE = ("softmax", "unnormalised", "none")
+MOST_HEAD_AXES = 4
 MOST_CFL = 1.7
 # beyond these nothing would end in a lifetime or fit into memory
 MOST_CELLS, MOST_LAYERS, MOST_STEPS, MOST_SNAPSHOTS = 10**7, 10**6, 1e9, 10**5
 NOT_COVERED = {
     "mask": "attention masks are not covered yet; every token attends to every token: remove the key",
     "causal": "causal attention is not covered yet; every token attends to every token: remove the key",
-    "window": "windowed attention is not covered yet; attention = \"softmax\" is: remove the key",
     "layer_norm": "layer normalisation is not covered yet; attention with a prescribed drift is: remove the key",
     "mlp": "MLP blocks are not covered yet; attention with a prescribed drift (tokens.drift) is: remove the key",
     "noise": "token noise is not covered yet; tokens move by attention and a prescribed drift: remove the key",
@@ -83,14 +83,27 @@ def vector(values: object, where: str, length: int) -> None:
         number(value, f"{where}[{k}]")
 
 
-def check_not_covered(attention: str | None) -> None:
-    """Refuse by name the attention that is known but not solved yet, and unknown names."""
-    if attention is None or attention == "softmax":
-        return
-    word = str(attention).lower().replace("unnormalized", "unnormalised")
-    if word in ATTENTION_NOT_COVERED:
-        raise MeanFieldError(f"attention = '{attention}' is not covered yet; attention = 'softmax' is")
-    one_of(attention, ("softmax",), "attention")
+def check_attention(attention: str | None, window: float | None) -> None:
+    """Refuse unknown attentions, causal ones by name, and a window where there is none or none where there must be."""
+    if attention is not None:
+        if str(attention).lower() in ("causal", "masked"):
+            raise MeanFieldError(f"attention = '{attention}' is not covered yet: every token attends to every token")
+        one_of(attention, ATTENTIONS, "attention")
+    if attention == "windowed":
+        if window is None:
+            raise MeanFieldError("window is missing: give the radius r within which tokens attend to each other")
+        number(window, "window", 0.0, above=True)
+    elif window is not None:
+        raise MeanFieldError(f"window = {window!r} is for attention = 'windowed': remove it, or change the attention")
+
+
+def check_acts(family: object, attention: str | None) -> None:
+    """Refuse heads that do not act by their attention."""
+    alone = family in ALONE
+    if alone and attention != "none":
+        raise MeanFieldError(f"heads.family = '{family}' looks at no other token: set attention = 'none'")
+    if attention == "none" and not alone:
+        raise MeanFieldError(f"attention = 'none' needs heads.family = '{ALONE[0]}', not {family!r}")
 
 
 def check_sections(kind: str, given: Collection[str]) -> None:
@@ -109,8 +122,8 @@ def check_sections(kind: str, given: Collection[str]) -> None:
         raise MeanFieldError("attention is given but no heads: add heads, or remove it to move tokens by drift alone")
 
 
-def check_box(box: Tokens | Heads, where: str) -> None:
-    """Refuse a box whose entries do not fit together; ``where`` is its section."""
+def check_box(box: Tokens | Heads, where: str, most_axes: int = 3) -> None:
+    """Refuse a box whose entries do not fit together or that has too many axes; ``where`` is its section."""
     if not box.cells or not isinstance(box.cells, tuple):
         raise MeanFieldError(f"{where}.cells = {box.cells!r} must have one integer per axis")
     dim = len(box.cells)
@@ -118,8 +131,8 @@ def check_box(box: Tokens | Heads, where: str) -> None:
         integer(count, f"{where}.cells[{k}]", 3)
     if prod(box.cells) > MOST_CELLS:
         raise MeanFieldError(f"{where}.cells = {box.cells} makes {prod(box.cells):.3g} cells: at most {MOST_CELLS:.0e}")
-    if dim > 3:
-        raise MeanFieldError(f"{where}.cells = {box.cells} has {dim} axes: 1 to 3 are covered")
+    if dim > most_axes:
+        raise MeanFieldError(f"{where}.cells = {box.cells} has {dim} axes: 1 to {most_axes} are covered")
     vector(box.lower, f"{where}.lower", dim)
     vector(box.upper, f"{where}.upper", dim)
     if not isinstance(box.periodic, tuple) or len(box.periodic) not in (0, dim):
@@ -131,14 +144,16 @@ def check_box(box: Tokens | Heads, where: str) -> None:
             raise MeanFieldError(f"{where}.lower[{k}] = {low:g} must be below {where}.upper[{k}] = {high:g}")
 
 
-def check_tokens(tokens: Tokens, with_attention: bool) -> None:
-    """Refuse a token box or drift that cannot be used."""
+def check_tokens(tokens: Tokens, attention: str | None) -> None:
+    """Refuse a token box or drift that cannot be used, and rings on which the attention is not defined."""
     check_box(tokens, "tokens")
-    if with_attention and any(tokens.periodic):
-        raise MeanFieldError(
-            "tokens.periodic: softmax attention on the circle is not covered yet; "
-            "use walls on every axis, or tokens without heads"
-        )
+    if attention is not None and any(tokens.periodic):
+        if len(tokens.cells) > 1 or attention not in ON_CIRCLE:
+            raise MeanFieldError(
+                f"tokens.periodic with attention = '{attention}' on {len(tokens.cells)} axes: on a ring attention is "
+                f"that of tokens on the unit circle, one axis, {' or '.join(ON_CIRCLE)}; use walls on every axis"
+            )
+        check_circumference(tokens.upper[0] - tokens.lower[0], "tokens")
     number(tokens.drift.leak, "tokens.drift.leak")
     if tokens.drift.constant:
         vector(tokens.drift.constant, "tokens.drift.constant", len(tokens.cells))
@@ -148,38 +163,65 @@ def check_tokens(tokens: Tokens, with_attention: bool) -> None:
         )
 
 
-def check_heads(heads: Heads, kind: str) -> None:
-    """Refuse heads that do not fit their family, their box or the kind of problem."""
-    if heads.family in FAMILIES_NOT_COVERED:
-        raise MeanFieldError(f"heads.family = '{heads.family}' is not covered yet; heads.family = 'scalar' is")
-    if heads.family is not None or kind != "fokker-planck":
-        one_of(heads.family, AXES, "heads.family")
-    axes = len(AXES[heads.family]) if heads.family in AXES else None
+def check_circumference(length: float, where: str) -> None:
+    """Refuse a ring of angles that is not once around."""
+    if abs(length - 2.0 * pi) > 1e-9:
+        raise MeanFieldError(
+            f"{where}: a ring of angles has the length 2 pi = {2.0 * pi!r}, not {length!r}: "
+            "take lower = -3.141592653589793 and upper = 3.141592653589793"
+        )
+
+
+def check_heads(heads: Heads, kind: str, tokens: Tokens | None) -> None:
+    """Refuse heads that do not fit their family, their box, the tokens or the kind of problem."""
+    names: tuple[str, ...] | None = None
+    if not callable(heads.family) and (heads.family is not None or kind != "fokker-planck"):
+        one_of(heads.family, FAMILIES, "heads.family")
+        circle = tokens is not None and any(tokens.periodic)
+        names = axes_of(str(heads.family), 2 if circle else len(tokens.cells) if tokens is not None else 1)
+    axes = None if names is None else len(names)
     if heads.points:
         if kind != "tokens":
             raise MeanFieldError(f"heads.points is for kind = 'tokens'; kind = '{kind}' needs a box and heads.initial")
         if heads.lower or heads.upper or heads.cells or heads.periodic or heads.initial is not None:
             raise MeanFieldError("heads has both points and a box: keep points and weights, or the box and its law")
         for k, point in enumerate(heads.points):
-            vector(point, f"heads.points[{k}]", axes or 0)
+            vector(point, f"heads.points[{k}]", len(heads.points[0]) if axes is None else axes)
         if heads.weights:
             check_weights(heads.weights, len(heads.points), "heads.weights")
         return
     if heads.weights:
         raise MeanFieldError("heads.weights is given without heads.points: add points, or remove weights")
-    check_box(heads, "heads")
-    if axes is not None and len(heads.cells) != axes:
-        hint = "; leave family out of a fokker-planck problem" if kind == "fokker-planck" else ""
-        raise MeanFieldError(
-            f"heads.cells = {heads.cells} has {len(heads.cells)} axes, but family 'scalar' has 2: (w, a){hint}"
-        )
-    if axes is not None and any(heads.periodic):
-        raise MeanFieldError("heads.periodic: family 'scalar' lives between walls: remove the key")
+    check_box(heads, "heads", MOST_HEAD_AXES)
+    if names is not None:
+        _check_head_axes(heads, names, kind)
     if heads.initial is None:
         raise MeanFieldError("heads.initial is missing: give the law of the heads at s = 0, such as law = 'gaussian'")
     if isinstance(heads.initial, Atoms | Samples):
         raise MeanFieldError(f"heads.initial.law = '{heads.initial.law}' has no density: take gaussian or uniform")
     check_law(heads.initial, len(heads.cells), "heads.initial")
+
+
+def _check_head_axes(heads: Heads, names: tuple[str, ...], kind: str) -> None:
+    """Refuse a head box with other axes than its family has, or with an angle between walls."""
+    if len(heads.cells) != len(names):
+        hint = "; leave family out of a fokker-planck problem" if kind == "fokker-planck" else ""
+        hint = "; give it as heads.points" if len(names) > MOST_HEAD_AXES else hint
+        raise MeanFieldError(
+            f"heads.cells = {heads.cells} has {len(heads.cells)} axes, but family '{heads.family}' has {len(names)}: "
+            f"({', '.join(names)}){hint}"
+        )
+    rings = heads.periodic or (False,) * len(names)
+    for k, (name, ring) in enumerate(zip(names, rings, strict=True)):
+        if ring and name not in ANGLES:
+            raise MeanFieldError(f"heads.periodic[{k}]: the axis {name} of family '{heads.family}' lives between walls")
+        if name in ANGLES and not ring:
+            raise MeanFieldError(
+                f"heads.periodic = {list(heads.periodic)}: the axis {name} (number {k} of {len(names)}) of family "
+                f"'{heads.family}' is an angle: set heads.periodic[{k}] = true"
+            )
+        if ring:
+            check_circumference(heads.upper[k] - heads.lower[k], f"heads, axis {name}")
 
 
 def check_depth(depth: Depth) -> None:

@@ -8,6 +8,7 @@ from typing import TypeVar
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Law, Vector
+from meanfield_pde.model.heads import HeadFunction
 
 T = TypeVar("T")
 
@@ -46,11 +47,12 @@ class Tokens:
 class Heads:
     """The law of the heads: on a box with an ``initial`` law, or finitely many ``points`` with ``weights``.
 
-    Meaning: ``family`` says how a head acts (scalar: theta = (w, a), W = w I, A = a I); a
-    Fokker-Planck problem has none. ``weights`` are relative, empty for equal ones.
+    Meaning: ``family`` says how a head acts (scalar: theta = (w, a), W = w I, A = a I), or is a Python function
+    theta (K, q) -> A (K, d, d), W (K, d, d); a Fokker-Planck problem has none. ``weights`` are relative, empty for
+    equal ones.
     """
 
-    family: str | None = None
+    family: str | HeadFunction | None = None
     lower: Vector = ()
     upper: Vector = ()
     cells: tuple[int, ...] = ()

@@ -15,13 +15,15 @@ from meanfield_pde.equations.forward_backward import Costate, Path, backward, ch
 from meanfield_pde.equations.mu_continuity import Transport, seen_weights
 from meanfield_pde.equations.schemes import DualReconstruction
 from meanfield_pde.errors import MeanFieldError, NotConvergedError
+from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
-from meanfield_pde.model.attention import DirectField
+from meanfield_pde.model.attention import Attention, Reach, assemble_field, make_table, table_sizes
 from meanfield_pde.model.field import AssembledField, Target
-from meanfield_pde.model.heads import HeadMatrices, head_matrices
+from meanfield_pde.model.heads import HeadFunction, HeadMatrices, head_matrices
+from meanfield_pde.model.lattice import Lattice
 from meanfield_pde.model.objective import Objective
 from meanfield_pde.model.sides import FirstVariation, TokenReport
-from meanfield_pde.model.table import SIZES, SoftmaxTable, TabulatedField, table_reach
+from meanfield_pde.model.softmax_table import SoftmaxTable, TabulatedField, table_reach
 
 # sequences a block: fixed, so that the number of threads never changes a bit
 BLOCK = 8
@@ -60,12 +62,13 @@ class GridTokens:
 
     Meaning: laws ``mu0`` (B, *cells) are carried through layers between ``edges`` (layers + 1,); heads are shared
     over depth or one measure a layer; ``objective`` with ``targets`` makes the loss, the mean over sequences.
-    ``tolerance`` bounds the relative error of the softmax table (d = 1; direct sums otherwise);
+    ``tolerance`` bounds the relative error of the softmax table where there is one;
     ``budget`` bounds the bytes of the stored path: stages if they fit, else steps, else a refusal.
     """
 
     transport: Transport
-    family: str
+    attention: Attention
+    family: str | HeadFunction
     head_points: FloatArray
     edges: FloatArray
     shared: bool
@@ -77,16 +80,22 @@ class GridTokens:
     budget: float = 2e9
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     heads: HeadMatrices = field(init=False)
+    lattice: Lattice = field(init=False)
     field_targets: tuple[Target, ...] = field(init=False)
+    sizes: tuple[int, ...] = field(init=False)
     # kept because they are dear to make: each is a function of its key and of the laws of the problem alone
-    tables: dict[tuple[int, float], SoftmaxTable] = field(init=False, default_factory=dict, repr=False, compare=False)
-    first_sizes: dict[float, int] = field(init=False, default_factory=dict, repr=False, compare=False)
+    tables: dict[tuple[int, Reach], SoftmaxTable] = field(init=False, default_factory=dict, repr=False, compare=False)
+    first_sizes: dict[Reach, int] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         grid = self.transport.grid
-        object.__setattr__(self, "heads", head_matrices(self.family, self.head_points, grid.dim))
-        targets = tuple(Target(grid.face_points(axis), axis) for axis in range(grid.dim))
+        lattice = grid_lattice(grid, self.attention)
+        heads = head_matrices(self.family, self.head_points, lattice.dim)
+        targets = tuple(Target(grid.face_points(axis), axis, grid.face_axes(axis)) for axis in range(grid.dim))
+        object.__setattr__(self, "lattice", lattice)
+        object.__setattr__(self, "heads", heads)
         object.__setattr__(self, "field_targets", targets)
+        object.__setattr__(self, "sizes", table_sizes(self.attention, lattice, targets, heads, len(self.mu0)))
         laws = self.mu0.copy()
         laws.setflags(write=False)  # what is remembered of them must stay true
         object.__setattr__(self, "mu0", laws)
@@ -94,28 +103,23 @@ class GridTokens:
     def _matrices(self, rho: Measure) -> HeadMatrices:
         if rho.points is self.head_points:
             return self.heads
-        return head_matrices(self.family, rho.points, self.transport.grid.dim)
+        return head_matrices(self.family, rho.points, self.lattice.dim)
 
-    def _table(self, size: int, reach: float) -> SoftmaxTable:
+    def _table(self, size: int, reach: Reach) -> SoftmaxTable:
         if (size, reach) not in self.tables:
-            grid = self.transport.grid
-            self.tables[size, reach] = SoftmaxTable.build(grid.centers(0), grid.spacing[0], reach, size)
+            self.tables[size, reach] = make_table(self.lattice, reach, size)
         return self.tables[size, reach]
 
     def assemble(self, rho: tuple[Measure, ...], size: int | None) -> tuple[AssembledField, ...]:
         """One field a layer (one in all when shared): tabulated with ``size`` nodes, or direct when size is None."""
-        grid = self.transport.grid
         wanted = 1 if self.shared else len(self.edges) - 1
         if len(rho) != wanted:
             raise MeanFieldError(f"{len(rho)} head measures given where the depth has {wanted}: give one a layer")
         out: list[AssembledField] = []
         for law in rho:
             heads = self._matrices(law)
-            if size is None:
-                out.append(DirectField(heads, law.weights, self.field_targets, grid.points(), np.array(grid.spacing)))
-            else:
-                table = self._table(size, table_reach(heads, self.field_targets))
-                out.append(TabulatedField.assemble(table, heads, law.weights, self.field_targets))
+            table = None if size is None else self._table(size, table_reach(heads, self.field_targets))
+            out.append(assemble_field(self.attention, self.lattice, self.field_targets, heads, law.weights, table))
         return tuple(out)
 
     def _blocks(self, run: Callable[[int], T_], count: int, size: int | None) -> list[T_]:
@@ -137,25 +141,26 @@ class GridTokens:
         laws = self.mu0 if mu0 is None else mu0
         check_laws(laws, float(self.edges[0]))
         starts = [laws[i : i + BLOCK] for i in range(0, len(laws), BLOCK)]
-        if self.transport.grid.dim > 1:
+        if not self.sizes:
             return self._sweep(rho, starts, None)
-        reach = max(table_reach(self._matrices(law), self.field_targets) for law in rho)
+        reaches = [table_reach(self._matrices(law), self.field_targets) for law in rho]
+        reach = tuple(max(axis) for axis in zip(*reaches, strict=True))
         own = laws is self.mu0 and all(law.points is self.head_points for law in rho)
-        size = self._first_size(reach) if own else self._least_size(reach, laws, SIZES)
+        size = self._first_size(reach) if own else self._least_size(reach, laws, self.sizes)
         while True:
             sweep = self._sweep(rho, starts, size)
             if sweep.table_error is None or sweep.table_error <= self.tolerance:
                 return sweep
-            if size == SIZES[-1]:
+            if size == self.sizes[-1]:
                 if sweep.table_error <= HOPELESS:
                     return sweep
                 raise NotConvergedError(
                     f"the softmax table errs by {sweep.table_error:.1e} at its largest size of {size} nodes for "
-                    f"keys up to |a x| = {reach:.3g}: make the box of the heads or of the tokens "
+                    f"keys up to |A x| = {max(reach):.3g}: make the box of the heads or of the tokens "
                     "smaller, or the laws smoother"
                 )
             seen_so_far = np.concatenate([path.nodes[edge] for path in sweep.paths for edge in _checked(path)])
-            size = self._least_size(reach, seen_so_far, SIZES[SIZES.index(size) + 1 :])
+            size = self._least_size(reach, seen_so_far, self.sizes[self.sizes.index(size) + 1 :])
 
     def _sweep(self, rho: tuple[Measure, ...], starts: list[FloatArray], size: int | None) -> Sweep:
         keep = self._keep_stages(rho, sum(len(start) for start in starts), size)
@@ -167,13 +172,13 @@ class GridTokens:
         errors = None if size is None else self._blocks(lambda i: self._table_error(fields, paths[i]), count, size)
         return Sweep(fields, tuple(paths), size, None if errors is None else float(np.max(errors)))
 
-    def _first_size(self, reach: float) -> int:
+    def _first_size(self, reach: Reach) -> int:
         """The least table size that resolves the laws of the problem, found once."""
         if reach not in self.first_sizes:
-            self.first_sizes[reach] = self._least_size(reach, self.mu0, SIZES)
+            self.first_sizes[reach] = self._least_size(reach, self.mu0, self.sizes)
         return self.first_sizes[reach]
 
-    def _least_size(self, reach: float, laws: FloatArray, sizes: Sequence[int]) -> int:
+    def _least_size(self, reach: Reach, laws: FloatArray, sizes: Sequence[int]) -> int:
         weights = seen_weights(self.transport.grid, laws)
         for size in sizes:
             table = self._table(size, reach)
@@ -274,6 +279,14 @@ class GridTokens:
             dual=exact if costate is not None else None,
             steps=max(sum(len(part.starts) for part in p.layers) for p in sweep.paths),
         )
+
+
+def grid_lattice(grid: Grid, attention: Attention) -> Lattice:
+    """The cells of a token grid as a velocity sees them; one periodic axis is the unit circle."""
+    axes = tuple(grid.centers(axis) for axis in range(grid.dim))
+    circle = grid.dim == 1 and grid.periodic[0] and attention.name != "none"
+    filters = grid.filters() if attention.uses_samples(circle) else ()
+    return Lattice(axes, np.array(grid.spacing), filters, circle)
 
 
 def _checked(path: Path) -> list[int]:

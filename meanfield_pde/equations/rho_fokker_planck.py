@@ -110,7 +110,8 @@ def fokker_planck_step(
 class FokkerPlanckHeads:
     """The head side on a grid: rho (layers, *cells) holds normalised samples at cell centres.
 
-    Meaning: ``beta`` is the coefficient of the Laplacian, ``weight_decay`` the λ of (λ/2)|theta|²,
+    Meaning: ``beta`` is the coefficient of the Laplacian, ``weight_decay`` the λ of (λ/2)|theta|², where |theta|²
+    leaves out periodic axes (an angle has no size),
     ``layer_lengths`` the depth Δt of each layer ((1.0,) when one rho is shared over depth); they weigh the
     free energy only.
     Raises: MeanFieldError for beta or weight_decay that is negative or not finite, or lengths <= 0.
@@ -133,15 +134,9 @@ class FokkerPlanckHeads:
             raise MeanFieldError(
                 f"layer_lengths = {self.layer_lengths} must be positive, one a layer; (1.0,) for shared heads"
             )
-        for axis, ring in enumerate(self.grid.periodic):
-            low, high = self.grid.lower[axis], self.grid.upper[axis]
-            if ring and self.weight_decay and abs(low) != abs(high):
-                raise MeanFieldError(
-                    f"weight_decay = {self.weight_decay:g} jumps at the seam of periodic axis {axis}, [{low:g}, "
-                    f"{high:g}]: centre the axis on 0, or take weight_decay = 0"
-                )
         points = self.grid.points()
-        confinement = (0.5 * self.weight_decay * (points**2).sum(axis=1)).reshape(self.grid.cells)
+        weights = points[:, ~np.array(self.grid.periodic)]
+        confinement = (0.5 * self.weight_decay * (weights**2).sum(axis=1)).reshape(self.grid.cells)
         points.setflags(write=False)
         confinement.setflags(write=False)
         object.__setattr__(self, "points", points)

@@ -12,10 +12,15 @@ from meanfield_pde.arrays import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where one component of the velocity is wanted: ``points`` (n, d), ``component`` in 0..d-1."""
+    """Where one component of the velocity is wanted: ``points`` (n, d), ``component`` in 0..d-1.
+
+    Meaning: ``axes`` are the d factors when the points are a product of axes in C order, else empty. On the circle
+    points are angles (n, 1) and the one component is the angular velocity.
+    """
 
     points: FloatArray
     component: int
+    axes: tuple[FloatArray, ...] = ()
 
 
 class AssembledField(Protocol):

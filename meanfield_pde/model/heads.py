@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,41 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray, IntArray
 from meanfield_pde.errors import MeanFieldError, nearest
 
-AXES = {"scalar": ("w", "a")}
+HeadFunction = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+"""A user's own family: theta (K, q) -> A (K, d, d), W (K, d, d)."""
+FAMILIES = ("scalar", "rotation", "diagonal", "matrix", "perceptron")
+# heads that look at no other token
+ALONE = ("perceptron",)
+# axes that are angles: they live on a ring of length 2 pi
+ANGLES = ("phi",)
+
+
+def axes_of(family: str, dim: int) -> tuple[str, ...]:
+    """The names of the axes of theta, for tokens in R^dim.
+
+    Formula: `scalar` (w, a): W = w I, A = a I; `rotation` (w, a, phi): W = w I, A = a R(phi), d = 2;
+    `diagonal` (w, a0, ..): W = w I, A = diag(a0, ..); `matrix` the entries of W and then of A, row by row;
+    `perceptron` (w.., a.., c): v = w tanh(<a, x> + c).
+    Raises: MeanFieldError for an unknown family, or one that does not exist in this dimension.
+    """
+    if family == "scalar":
+        return ("w", "a")
+    if family == "rotation":
+        if dim != 2:
+            raise MeanFieldError(
+                f"heads.family = 'rotation' turns tokens in the plane, but they live in dimension {dim}: "
+                "take tokens with two axes or on the circle, or family = 'scalar'"
+            )
+        return ("w", "a", "phi")
+    if family == "diagonal":
+        return ("w", *(f"a{k}" for k in range(dim)))
+    if family == "matrix":
+        return tuple(f"{name}{j}{k}" for name in "wa" for j in range(dim) for k in range(dim))
+    if family == "perceptron":
+        single = dim == 1
+        return (*(("w",) if single else (f"w{k}" for k in range(dim))),
+                *(("a",) if single else (f"a{k}" for k in range(dim))), "c")  # fmt: skip
+    raise MeanFieldError(f"heads.family = {family!r} is unknown: {nearest(family, FAMILIES)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +58,12 @@ class HeadMatrices:
     index: IntArray
     values: FloatArray
 
+    @property
+    def diagonal(self) -> bool:
+        """Whether every score matrix is diagonal, so that e^{<Ax,y>} is a product over axes."""
+        off = ~np.eye(self.scores.shape[1], dtype=bool)
+        return not self.scores[:, off].any()
+
     def mean_values(self, weights: FloatArray) -> FloatArray:
         """sum of weights · W over the heads that share a score matrix, shape (n_A, d, d)."""
         count = len(self.scores)
@@ -35,23 +76,50 @@ class HeadMatrices:
         return np.asarray(np.einsum("kij,kij->k", self.values, gradient[self.index]))
 
 
-def head_matrices(family: str, theta: FloatArray, dim: int) -> HeadMatrices:
-    """The matrices of heads at ``theta`` for tokens in R^dim.
+def head_matrices(family: str | HeadFunction, theta: FloatArray, dim: int) -> HeadMatrices:
+    """The matrices of heads at ``theta`` for tokens in R^dim; the formulas are those of `axes_of`.
 
-    Formula: `scalar` theta = (w, a): W = w I, A = a I.
     Shapes: theta (K, q).
-    Raises: MeanFieldError for an unknown family or a theta of the wrong size.
+    Raises: MeanFieldError for an unknown family, a theta of the wrong size, or a function whose A and W do not fit.
     """
-    if family not in AXES:
-        raise MeanFieldError(f"heads.family = {family!r} is unknown: {nearest(family, AXES)}")
-    if theta.shape[1] != len(AXES[family]):
+    if callable(family):
+        return _from_function(family, theta, dim)
+    names = axes_of(family, dim)
+    if theta.shape[1] != len(names):
         raise MeanFieldError(
-            f"{family} heads have axes {AXES[family]}, so theta needs {len(AXES[family])} columns, not {theta.shape[1]}"
+            f"{family} heads have axes {names}, so theta needs {len(names)} columns, not {theta.shape[1]}"
         )
     identity = np.eye(dim)
-    distinct, index = np.unique(theta[:, 1], return_inverse=True)
-    return HeadMatrices(
-        scores=distinct[:, None, None] * identity,
-        index=index.astype(np.int64),
-        values=theta[:, 0, None, None] * identity,
-    )
+    if family == "matrix":
+        square = theta.reshape(len(theta), 2, dim, dim)
+        return _distinct(square[:, 1], square[:, 0])
+    values = theta[:, 0, None, None] * identity
+    if family == "scalar":
+        distinct, index = np.unique(theta[:, 1], return_inverse=True)
+        return HeadMatrices(distinct[:, None, None] * identity, index.astype(np.int64), values)
+    rest, index = np.unique(theta[:, 1:], axis=0, return_inverse=True)
+    if family == "rotation":
+        c, s = np.cos(rest[:, 1]), np.sin(rest[:, 1])
+        turned = np.stack([np.stack([c, -s], axis=1), np.stack([s, c], axis=1)], axis=1)
+        return HeadMatrices(rest[:, 0, None, None] * turned, index.ravel().astype(np.int64), values)
+    return HeadMatrices(rest[:, :, None] * identity, index.ravel().astype(np.int64), values)
+
+
+def _distinct(scores: FloatArray, values: FloatArray) -> HeadMatrices:
+    dim = scores.shape[1]
+    flat, index = np.unique(scores.reshape(len(scores), -1), axis=0, return_inverse=True)
+    return HeadMatrices(flat.reshape(-1, dim, dim), index.ravel().astype(np.int64), np.ascontiguousarray(values))
+
+
+def _from_function(family: HeadFunction, theta: FloatArray, dim: int) -> HeadMatrices:
+    scores, values = (np.asarray(m, dtype=float) for m in family(theta))
+    wanted = (len(theta), dim, dim)
+    for name, given in (("A", scores), ("W", values)):
+        if given.shape != wanted:
+            raise MeanFieldError(
+                f"the head function gives {name} of shape {given.shape}; for {len(theta)} heads and tokens in "
+                f"dimension {dim} it must be {wanted}"
+            )
+        if not np.isfinite(given).all():
+            raise MeanFieldError(f"the head function gives a {name} that is not finite: check it on the head box")
+    return _distinct(scores, values)

@@ -9,7 +9,7 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.grid import Grid
-from meanfield_pde.model.heads import AXES
+from meanfield_pde.model.heads import axes_of
 from meanfield_pde.output.plots_titles import LEAST_WIDTH, heading
 from meanfield_pde.output.solution import Solution
 
@@ -52,7 +52,10 @@ def _evenly(count: int) -> list[int]:
 def axis_names(solution: Solution, grid: Grid) -> tuple[str, ...]:
     """The parameters of the head family, with what they do."""
     heads = solution.problem.heads
-    names = AXES.get(heads.family or "", ()) if heads is not None else ()
+    names: tuple[str, ...] = ()
+    if heads is not None and isinstance(heads.family, str) and solution.token_grid is not None:
+        tokens = solution.token_grid
+        names = axes_of(heads.family, 2 if any(tokens.periodic) else tokens.dim)
     meaning = {"w": "value w", "a": "score a"}
     if len(names) == grid.dim:
         return tuple(meaning.get(name, name) for name in names)

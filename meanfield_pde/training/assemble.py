@@ -20,6 +20,8 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.laws import cell_averages, head_samples
 from meanfield_pde.measure import Measure
 from meanfield_pde.model import objective as losses
+from meanfield_pde.model.attention import Attention
+from meanfield_pde.model.heads import HeadFunction
 from meanfield_pde.model.sides import TokenSide
 from meanfield_pde.problem import Depth, Feature, Heads, Objective, Problem, Tokens, given
 from meanfield_pde.sequences import SequenceBatch, sequence_batch
@@ -28,7 +30,7 @@ from meanfield_pde.training.splitting import splitting
 from meanfield_pde.training.state import TrainingState
 from meanfield_pde.training.stepsize import Control, EnergyControl, Fixed
 
-# the heads of tokens that move by a prescribed drift alone: one head of value 0
+# the heads of tokens that move by a prescribed drift alone: one that does nothing
 STILL = Heads(family="scalar", points=((0.0, 0.0),))
 
 
@@ -150,7 +152,9 @@ def grid_tokens(
     depth = given(problem.depth, "depth")
     tokens = given(problem.tokens, "tokens")
     grid = tokens.grid()
-    family = given((problem.heads or STILL).family, "heads.family")
+    family: str | HeadFunction | None = (problem.heads or STILL).family
+    if family is None:
+        raise MeanFieldError("heads.family is missing: say how a head acts")
     loss, targets = None, None
     if problem.objective is not None:
         loss = objective_on(problem.objective, grid)
@@ -158,6 +162,7 @@ def grid_tokens(
     more: dict[str, Any] = {} if threads is None else {"threads": threads}
     return GridTokens(
         transport(tokens, depth),
+        Attention(problem.attention or "none", problem.window),
         family,
         head_points,
         layer_edges(depth),

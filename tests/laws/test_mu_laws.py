@@ -20,9 +20,10 @@ from meanfield_pde.equations.schemes import SCHEMES, scheme
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
-from meanfield_pde.model.attention import DirectField
+from meanfield_pde.model.attention import Attention
 from meanfield_pde.model.field import Target
 from meanfield_pde.model.heads import head_matrices
+from meanfield_pde.model.softmax_direct import DirectField
 
 GRIDS = {
     "wall": Grid((-1.0,), (1.0,), (24,), (False,)),
@@ -462,7 +463,7 @@ def test_laws_beyond_the_depth_are_refused(t: float) -> None:
 def tokens(mu0: np.ndarray, points: np.ndarray) -> GridTokens:
     grid = GRIDS["wall"]
     way = transport(grid, "weno5z", cfl=0.5)
-    return GridTokens(way, "scalar", points, np.array([0.0, 0.5, 1.0]), True, mu0, None, None, threads=1)
+    return GridTokens(way, Attention(), "scalar", points, np.array([0.0, 0.5, 1.0]), True, mu0, None, None, threads=1)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -18,6 +18,7 @@ from meanfield_pde.equations.schemes import scheme
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
+from meanfield_pde.model.attention import Attention
 from meanfield_pde.model.field import PrescribedField
 from meanfield_pde.model.objective import FeatureMap, PooledRegression, Potential
 
@@ -54,6 +55,7 @@ def tokens(grid: Grid, name: str, layers: int, shared: bool, batch: int = 2, **m
     settings: dict[str, Any] = {"threads": 1, **more}
     return GridTokens(
         transport(grid, name, positivity=settings.pop("positivity", False)),
+        Attention(),
         "scalar",
         HEADS,
         np.linspace(0.0, 0.4, layers + 1),

@@ -19,6 +19,7 @@ from meanfield_pde.equations.schemes import scheme
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Gaussian, cell_averages
 from meanfield_pde.measure import Measure
+from meanfield_pde.model.attention import Attention
 from meanfield_pde.model.objective import Potential, deconvolved_polynomial
 
 M0, S0, T, B = 0.5, 0.4, 1.0, 1.0
@@ -80,7 +81,7 @@ def side(heads: np.ndarray, cells: int, name: str) -> GridTokens:
             grid.centers(0), deconvolved_polynomial((0.5 * B**2, -B, 0.5), grid.spacing[0])
         )
     )
-    return GridTokens(transport, "scalar", heads, np.linspace(0.0, T, 41), True, mu[None], loss, None)
+    return GridTokens(transport, Attention(), "scalar", heads, np.linspace(0.0, T, 41), True, mu[None], loss, None)
 
 
 def computed(heads: np.ndarray, cells: int, name: str) -> tuple[Grid, np.ndarray, np.ndarray]:

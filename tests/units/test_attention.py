@@ -8,10 +8,10 @@ import pytest
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.kernels.log_laplace import UNDERFLOW, box_mean_shift, box_mean_slope
 from meanfield_pde.kernels.softmax import exp_block
-from meanfield_pde.model.attention import DirectField, SoftmaxSums
 from meanfield_pde.model.field import Target
 from meanfield_pde.model.heads import HeadMatrices, head_matrices
-from meanfield_pde.model.table import SoftmaxTable, TabulatedField, table_reach
+from meanfield_pde.model.softmax_direct import DirectField, SoftmaxSums
+from meanfield_pde.model.softmax_table import SoftmaxTable, TabulatedField, table_reach
 
 LONG = np.longdouble
 

@@ -16,10 +16,10 @@ from meanfield_pde.equations.schemes import SCHEMES, DualReconstruction, scheme
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels.log_laplace import box_mean_slope, seen_cells
 from meanfield_pde.kernels.scharfetter_gummel import bernoulli
-from meanfield_pde.model.attention import DirectField
 from meanfield_pde.model.field import Target
 from meanfield_pde.model.heads import head_matrices
-from meanfield_pde.model.table import SoftmaxTable, TabulatedField, table_reach
+from meanfield_pde.model.softmax_direct import DirectField
+from meanfield_pde.model.softmax_table import SoftmaxTable, TabulatedField, table_reach
 
 pytestmark = pytest.mark.plain
 RNG = np.random.default_rng(7)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from meanfield_pde.errors import MeanFieldError
@@ -117,13 +118,13 @@ def test_what_is_allowed_is_accepted(changes: dict[str, Any]) -> None:
         (tokens(upper=(-5.0,)), r"tokens.lower\[0\] = -5 must be below tokens.upper\[0\] = -5"),
         (tokens(periodic=(False, False)), "tokens.periodic = .* must have 1 entries"),
         (tokens(periodic=("perodic",)), r"tokens.periodic\[0\] = 'perodic' must be true or false"),
-        (tokens(periodic=(True,)), "softmax attention on the circle is not covered yet"),
+        (tokens(periodic=(True,)), "a ring of angles has the length 2 pi"),
         (tokens(drift=Drift(float("nan"))), "tokens.drift.leak = nan must be finite"),
         (tokens(drift=Drift(0.0, (1.0, 2.0))), "tokens.drift.constant = .* must have 1 entries"),
         # heads
         (heads(family=None), "heads.family is missing; allowed: scalar"),
         (heads(family="skalar"), "did you mean 'scalar'"),
-        (heads(family="rotation"), "heads.family = 'rotation' is not covered yet; heads.family = 'scalar' is"),
+        (heads(family="rotation"), "turns tokens in the plane, but they live in dimension 1"),
         (heads(lower=(0.0,), upper=(1.0,), cells=(9,)), r"1 axes, but family 'scalar' has 2: \(w, a\)"),
         (heads(periodic=(True, False)), "lives between walls"),
         (heads(initial=None), "heads.initial is missing"),
@@ -199,10 +200,58 @@ def test_training_problems_that_cannot_be_solved_are_refused(changes: dict[str, 
         replace(GIVEN, **changes)
 
 
-@pytest.mark.parametrize("name", ["causal", "linear", "l2", "L2", "unnormalized", "windowed", "sinkhorn", "none"])
-def test_attention_that_is_not_covered_is_refused_by_name(name: str) -> None:
-    with pytest.raises(MeanFieldError, match=f"attention = '{name}' is not covered yet; attention = 'softmax' is"):
-        replace(GIVEN, attention=name)
+def test_causal_attention_is_refused_by_name() -> None:
+    with pytest.raises(MeanFieldError, match="attention = 'causal' is not covered yet"):
+        replace(GIVEN, attention="causal")
+
+
+CUBE_LAW = Gaussian((0.0,) * 3, ((0.02, 0.0, 0.0), (0.0, 0.02, 0.0), (0.0, 0.0, 0.02)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attention": "L2"}, "did you mean 'l2'"),
+        ({"attention": "unnormalized"}, "did you mean 'unnormalised'"),
+        ({"attention": "windowed"}, "window is missing: give the radius"),
+        ({"attention": "windowed", "window": 0.0}, "window = 0 must be finite and > 0"),
+        ({"window": 1.0}, "window = 1.0 is for attention = 'windowed'"),
+        ({"attention": "none"}, "needs heads.family = 'perceptron', not 'scalar'"),
+        (
+            heads(family="perceptron", cells=(9,) * 3, lower=(-1.0,) * 3, upper=(1.0,) * 3, initial=CUBE_LAW),
+            "set attention = 'none'",
+        ),
+    ],
+)
+def test_attentions_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(MeanFieldError, match=message):
+        replace(GIVEN, **changes)
+
+
+def rotation(**changes: Any) -> Heads:
+    angle = np.pi
+    law = Gaussian((0.0, 0.5, 0.0), tuple(tuple(row) for row in 0.01 * np.eye(3)))
+    given = Heads("rotation", (-1.0, 0.0, -angle), (1.0, 1.0, angle), (9, 9, 9), (False, False, True), law)
+    return replace(given, **changes)
+
+
+@pytest.mark.parametrize(
+    ("turned", "message"),
+    [
+        ({"periodic": ()}, r"the axis phi \(number 2 of 3\) of family 'rotation' is an angle"),
+        ({"periodic": (True, False, True)}, r"heads.periodic\[0\]: the axis w of .* lives between walls"),
+        ({"lower": (-1.0, 0.0, 0.0)}, r"axis phi: a ring of angles has the length 2 pi = 6.28\d*, not 3.14"),
+        ({"family": "scalar"}, r"has 3 axes, but family 'scalar' has 2: \(w, a\)"),
+        ({"family": "matrix"}, "has 3 axes, but family 'matrix' has 8: .* give it as heads.points"),
+    ],
+)
+def test_head_boxes_that_do_not_fit_the_plane_are_refused(turned: dict[str, Any], message: str) -> None:
+    plane = Gaussian((0.0, 0.0), ((0.1, 0.0), (0.0, 0.1)))
+    box = {"tokens": Tokens((-2.0,) * 2, (2.0,) * 2, (16, 16)), "sequences": (Sequence(plane),)}
+    loss = Objective("potential", SQUARE)
+    assert replace(GIVEN, heads=rotation(), objective=loss, **box).heads == rotation()
+    with pytest.raises(MeanFieldError, match=message):
+        replace(GIVEN, heads=rotation(**turned), objective=loss, **box)
 
 
 def test_tokens_move_by_drift_alone_even_on_a_ring_or_by_given_heads() -> None:

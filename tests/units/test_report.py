@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meanfield_pde.errors import FileError
-from meanfield_pde.model.table import SIZES
+from meanfield_pde.model.softmax_table import SIZES
 from meanfield_pde.output.report import accuracies, clean, read_run, spelled, summary, wilson
 from meanfield_pde.output.run import run
 from meanfield_pde.output.solve import solve

@@ -87,10 +87,14 @@ class SoftmaxTable:
         )
 
 
-def table_reach(heads: HeadMatrices, targets: tuple[Target, ...]) -> float:
-    """Largest |A x| over heads and targets in d = 1, at least a hair above 0."""
-    largest = max((float(np.abs(t.points).max()) for t in targets if t.points.size), default=0.0)
-    return max(float(np.abs(heads.scores).max()) * largest, 1e-6)
+def table_reach(heads: HeadMatrices, targets: tuple[Target, ...]) -> tuple[float, ...]:
+    """Largest |(A x)_k| over heads and targets on each axis k, at least a hair above 0."""
+    largest = np.full(heads.scores.shape[1], 1e-6)
+    for target in targets:
+        if target.points.size:
+            box = np.abs(target.points).max(axis=0)
+            largest = np.maximum(largest, (np.abs(heads.scores) @ box).max(axis=0))
+    return tuple(largest.tolist())
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,12 +137,15 @@ def info_command() -> None:
 
 @app.command("orders", short_help="Measure orders of convergence.")
 def orders_command(
-    problem: Annotated[str, typer.Argument(metavar="NAME|FILE", help=NAME_OR_FILE)], json: Json = False
+    problem: Annotated[str, typer.Argument(metavar="NAME|FILE|all", help=NAME_OR_FILE)], json: Json = False
 ) -> None:
-    """Measure orders of convergence: against the exact solution, or by self-convergence."""
-    from meanfield_pde.cli.orders import print_orders
+    """Measure orders of convergence: against the exact solution, or by self-convergence.
 
-    if not print_orders(problem, json):
+    `orders all` takes every problem of the library with an exact solution, and solves each as shipped beside it.
+    """
+    from meanfield_pde.cli.orders import print_all, print_orders
+
+    if not (print_all(json) if problem == "all" else print_orders(problem, json)):
         raise typer.Exit(FAILED)
 
 

@@ -6,12 +6,16 @@ import sys
 from contextlib import nullcontext
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meanfield_pde.cli.running import find_problem
 from meanfield_pde.cli.showing import print_json
 from meanfield_pde.cli.terminal import say, table
 from meanfield_pde.errors import MeanFieldError
+
+if TYPE_CHECKING:
+    from meanfield_pde.library import Exact
+    from meanfield_pde.problem import Problem
 
 
 def print_orders(name: str, as_json: bool) -> bool:
@@ -37,6 +41,54 @@ def print_orders(name: str, as_json: bool) -> bool:
     else:
         print_rows(rows)
     return not any(row.get("short") for row in rows)
+
+
+def print_all(as_json: bool) -> bool:
+    """Orders of every library problem with an exact solution, and its named values computed beside the exact ones.
+
+    False when an order falls short.
+    """
+    from meanfield_pde import library
+    from meanfield_pde.output.progress import is_terminal
+    from meanfield_pde.output.report import clean
+    from meanfield_pde.studies.orders import orders
+
+    rows: list[dict[str, Any]] = []
+    values: list[dict[str, Any]] = []
+    with _status() if is_terminal(sys.stderr) else nullcontext() as status:
+        for name in library.NAMES:
+            problem, exact = library.get(name)
+            if exact is None:
+                continue
+            if status is None:
+                say(f"measuring {name}")
+            progress = None if status is None else (lambda text, name=name: status.update(f"{name}: {text}"))
+            found = clean(orders(problem, exact, name=name, progress=progress))["rows"]
+            beside = clean(_values(name, problem, exact))
+            if not as_json:
+                print_rows(found)
+                print_values(beside)
+                print()
+            rows += found
+            values += beside
+    if as_json:
+        print_json({"rows": rows, "values": values})
+    return not any(row.get("short") for row in rows)
+
+
+def _values(name: str, problem: Problem, exact: Exact) -> list[dict[str, Any]]:
+    """The problem solved as it is shipped: its named quantities at the end, computed beside exact."""
+    from meanfield_pde.cli.compare import comparison
+    from meanfield_pde.output.solve import solve
+
+    return [{"problem": name, **row} for row in comparison(solve(problem), exact)]
+
+
+def print_values(rows: list[dict[str, Any]]) -> None:
+    """One line a quantity."""
+    form = {"computed": ".10g", "exact": ".10g", "error": ".1e"}
+    cells = [(str(row["quantity"]), *(_spell(row[key], form[key]) for key in form)) for row in rows]
+    table(("quantity, as shipped", "computed", "exact", "error"), cells, left=1)
 
 
 def _status() -> Any:

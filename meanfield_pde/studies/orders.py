@@ -52,6 +52,11 @@ class Reference(Protocol):
         """Whether it is the law at rest alone."""
         ...
 
+    @property
+    def order(self) -> int | None:
+        """The highest order that can be seen; None for that of the scheme."""
+        ...
+
 
 def orders(
     problem: Problem,
@@ -95,6 +100,8 @@ def orders(
             for norm, errors in found.items():
                 row = {"problem": name or problem.title, "flow": flow, "scheme": one, "norm": norm}
                 declared = _declared(flow, one, norm, len(grid_box(problem).cells))
+                if exact is not None and exact.order is not None:
+                    declared = min(declared, exact.order)
                 rows.append(row | _fitted(used, errors, declared, one, known is None, seconds))
     return {"rows": rows}
 
@@ -217,7 +224,7 @@ def _fitted(
         "fitted": fitted,
         "fitted_finest": finest,
         "declared": declared,
-        "short": fitted is not None and max(fitted, finest or fitted) < declared - below,
+        "short": declared > 0 and fitted is not None and max(fitted, finest or fitted) < declared - below,
         "seconds": seconds,
         "reference": "self" if alone else "exact",
     }

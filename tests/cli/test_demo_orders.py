@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import time
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from meanfield_pde import library
 from meanfield_pde.cli import demo
 from meanfield_pde.cli.interrupts import interruptible
 from meanfield_pde.cli.main import main
@@ -85,6 +87,24 @@ def test_orders_that_fall_short_are_exit_3(capsys: Out, monkeypatch: pytest.Monk
     monkeypatch.setattr("meanfield_pde.studies.orders.orders", lambda *_, **__: {"rows": [row(), row(short=True)]})
     assert main(["orders", "softmax_gaussian"]) == 3
     assert "falls short of 3" in capsys.readouterr().out
+
+
+def test_orders_of_all_exact_problems_with_their_values(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("slab", "softmax_gaussian", "digits_profile")
+    monkeypatch.setattr(library, "NAMES", names)
+    monkeypatch.setattr("meanfield_pde.studies.orders.orders", lambda *_, name, **__: {"rows": [row(problem=name)]})
+    assert main(["orders", "all", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [one["problem"] for one in said["rows"]] == ["slab", "softmax_gaussian"]
+    mean = next(one for one in said["values"] if one["quantity"] == "mean_b0")
+    assert mean["problem"] == "softmax_gaussian"
+    variance = 0.49 / (1 + 2 * 0.8 * 0.49)
+    assert mean["exact"] == pytest.approx(0.3 * math.exp(-1.0) * math.sqrt(variance / 0.49), abs=1e-12)
+    assert mean["error"] == pytest.approx(mean["computed"] - mean["exact"], abs=1e-15)
+    assert 0 < abs(mean["error"]) < 1e-6
+    monkeypatch.setattr("meanfield_pde.studies.orders.orders", lambda *_, **__: {"rows": [row(short=True)]})
+    assert main(["orders", "all"]) == 3
+    assert "quantity, as shipped" in capsys.readouterr().out
 
 
 def test_a_problem_that_lost_its_form_is_measured_by_itself(

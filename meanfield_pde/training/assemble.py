@@ -53,6 +53,10 @@ class Assembled:
     state: TrainingState | None = None
 
 
+# bytes that rho with all that a step and its snapshots need may take
+HEAD_BUDGET = 2e9
+
+
 def assemble(problem: Problem, threads: int | None = None) -> Assembled:
     """Make a problem ready to run.
 
@@ -70,6 +74,7 @@ def assemble(problem: Problem, threads: int | None = None) -> Assembled:
     head_grid = given(problem.heads, "heads").grid()
     training = given(problem.training, "training")
     lengths = (1.0,) if depth.shared else tuple(np.diff(layer_edges(depth)).tolist())
+    _check_head_memory(head_grid, len(lengths), problem.output.snapshots + len(problem.output.times))
     heads = FokkerPlanckHeads(head_grid, training.beta, training.weight_decay, lengths)
     rho = np.repeat(_density_of(given(problem.heads, "heads"))[None], len(lengths), axis=0)
     # one array of points for both sides, so that the distinct scores are found once
@@ -84,6 +89,18 @@ def assemble(problem: Problem, threads: int | None = None) -> Assembled:
         training=_training(problem, tokens, heads),
         state=TrainingState(0.0, 0, training.ds, rho),
     )
+
+
+def _check_head_memory(grid: Grid, layers: int, snapshots: int) -> None:
+    """Refuse a law of heads that would not fit the memory, before anything is allocated."""
+    # a step of order 2 holds rho after each axis three times, two rates a face, and a dozen fields more
+    fields = 5 * grid.dim + 15 + snapshots
+    needed = 8.0 * layers * grid.size * fields
+    if needed > HEAD_BUDGET:
+        raise MeanFieldError(
+            f"heads.cells = {grid.cells} in {layers} layers with {snapshots} snapshots need {needed:.3g} bytes, over "
+            f"the budget of {HEAD_BUDGET:.3g}: take fewer cells, fewer layers or fewer output.snapshots"
+        )
 
 
 def _density_of(heads: Heads) -> FloatArray:
@@ -106,6 +123,7 @@ def _training(problem: Problem, tokens: TokenSide, heads: FokkerPlanckHeads) -> 
 def _fokker_planck(problem: Problem) -> Assembled:
     grid = given(problem.heads, "heads").grid()
     keys, potential = given(problem.training, "training"), given(problem.potential, "potential")
+    _check_head_memory(grid, 1, problem.output.snapshots + len(problem.output.times))
     heads = FokkerPlanckHeads(grid, keys.beta, keys.weight_decay)
     values = np.zeros(grid.size)
     for axis, coefficients in enumerate(potential.coefficients):

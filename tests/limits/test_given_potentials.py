@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from meanfield_pde import library
-from meanfield_pde.laws import Density
+from meanfield_pde.laws import Density, Gaussian
 from meanfield_pde.measure import Measure
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.output.solve import solve
+from meanfield_pde.problem import Heads, Output, Potential, Problem, Training
 from meanfield_pde.training.state import TrainingState
 
 # the walls are part of the slab
@@ -103,3 +104,26 @@ def test_gibbs_state_of_an_uneven_potential_is_reached() -> None:
     assert grid is not None
     gibbs = np.exp(-np.polynomial.polynomial.polyval(grid.centers(0), row) / 0.3)
     np.testing.assert_allclose(solution.rho[0], gibbs / (gibbs.sum() * grid.cell_volume), atol=1e-12)
+
+
+def test_four_axes_of_heads_at_once() -> None:
+    """Independent axes in V = α_k x²/2: variance D/α + (s0 - D/α) e^{-2αs} and mean m0 e^{-αs} on each, D = .2."""
+    alpha, m0, s0, end = np.array([1.0, 0.7, 0.4, 1.2]), np.array([0.3, -0.2, 0.0, 0.1]), 0.25, 0.3
+    wells = Potential(tuple((0.0, 0.0, 0.5 * float(a)) for a in alpha))
+    law = Gaussian(tuple(m0.tolist()), tuple(tuple(row) for row in s0 * np.eye(4)))
+    rest = 0.2 / alpha
+    mean, covariance = m0 * np.exp(-alpha * end), np.diag(rest + (s0 - rest) * np.exp(-2 * alpha * end))
+    errors = []
+    for n in (12, 24):
+        box = Heads(None, (-3.0,) * 4, (3.0,) * 4, (n, n, n - 2, n), initial=law)
+        steps = Training(beta=0.2, ds=0.6 / n, s_end=end)
+        ends = Output(snapshots=2)
+        solution = solve(Problem("fokker-planck", heads=box, potential=wells, training=steps, output=ends))
+        grid = solution.head_grid
+        assert grid is not None
+        assert solution.rho.shape == (1, n, n, n - 2, n)
+        found = Measure(grid.points(), solution.rho[0].ravel() * grid.cell_volume, np.zeros(4))
+        assert abs(found.mass - 1.0) <= 1e-13
+        errors.append((np.abs(found.mean() - mean).max(), np.abs(found.covariance() - covariance).max()))
+    assert (np.array(errors[0]) / errors[1] >= 3.3).all()
+    assert max(errors[1]) <= 4e-3

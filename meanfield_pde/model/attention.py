@@ -11,6 +11,7 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.model.field import AssembledField, PrescribedField, Target
 from meanfield_pde.model.heads import HeadMatrices
 from meanfield_pde.model.lattice import Lattice
+from meanfield_pde.model.separable import SeparableField, separable
 from meanfield_pde.model.softmax_direct import DirectField
 from meanfield_pde.model.softmax_table import SIZES, SoftmaxTable, TabulatedField
 
@@ -67,5 +68,7 @@ def assemble_field(
     if attention.name == "softmax" and not lattice.circle:
         if table is not None:
             return TabulatedField.assemble(table, heads, weights, targets)
+        if separable(heads, targets):
+            return SeparableField("softmax", heads, weights, targets, lattice)
         return DirectField(heads, weights, targets, lattice.points, lattice.widths)
     raise MeanFieldError(f"attention = '{attention.name}' is not covered yet for tokens like these")

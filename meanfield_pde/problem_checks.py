@@ -26,6 +26,7 @@ ALLOWED = {
 SCHEMES = ("upwind1", "linear3", "linear5", "muscl-minmod", "muscl-mc", "muscl-vanleer", "muscl-vanalbada", "weno5z")
 STEPPERS = ("ssprk1", "ssprk2", "ssprk3")
 SPLITTINGS = ("gibbs", "lie", "strang")
+NOISE_SPLITTINGS = ("strang", "lie")
 CONTROLS = ("fixed", "energy")
 ROLES = ("train", "held-out")
 ON_CIRCLE = ("softmax", "unnormalised", "none")
@@ -38,7 +39,6 @@ NOT_COVERED = {
     "causal": "causal attention is not covered yet; every token attends to every token: remove the key",
     "layer_norm": "layer normalisation is not covered yet; attention with a prescribed drift is: remove the key",
     "mlp": "MLP blocks are not covered yet; attention with a prescribed drift (tokens.drift) is: remove the key",
-    "noise": "token noise is not covered yet; tokens move by attention and a prescribed drift: remove the key",
 }  # fmt: skip
 
 
@@ -154,6 +154,7 @@ def check_tokens(tokens: Tokens, attention: str | None) -> None:
                 f"that of tokens on the unit circle, one axis, {' or '.join(ON_CIRCLE)}; use walls on every axis"
             )
         check_circumference(tokens.upper[0] - tokens.lower[0], "tokens")
+    number(tokens.noise, "tokens.noise", 0.0)
     number(tokens.drift.leak, "tokens.drift.leak")
     if tokens.drift.constant:
         vector(tokens.drift.constant, "tokens.drift.constant", len(tokens.cells))
@@ -238,6 +239,7 @@ def check_depth(depth: Depth) -> None:
         raise MeanFieldError("depth.scheme = 'weno' is not known; did you mean 'weno5z'?")
     one_of(depth.scheme, SCHEMES, "depth.scheme")
     one_of(depth.stepper, STEPPERS, "depth.stepper")
+    one_of(depth.splitting, NOISE_SPLITTINGS, "depth.splitting")
     number(depth.cfl, "depth.cfl", 0.0, MOST_CFL, above=True)
 
 

@@ -30,13 +30,17 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The box of the tokens and its cells; ``periodic`` has one entry per axis, empty for walls."""
+    """The box of the tokens and its cells; ``periodic`` has one entry per axis, empty for walls.
+
+    Meaning: ``noise`` is the coefficient of the Laplacian, dx = V dt + sqrt(2 noise) dB.
+    """
 
     lower: Vector
     upper: Vector
     cells: tuple[int, ...]
     periodic: tuple[bool, ...] = ()
     drift: Drift = Drift()
+    noise: float = 0.0
 
     def grid(self) -> Grid:
         """The grid of the tokens."""
@@ -68,7 +72,7 @@ class Heads:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Depth t in [0, T], its layers, and how the tokens are transported."""
+    """Depth t in [0, T], its layers, and how the tokens are transported; ``splitting`` is that of token noise."""
 
     T: float = 1.0
     layers: int = 1
@@ -77,6 +81,7 @@ class Depth:
     stepper: str = "ssprk3"
     cfl: float = 0.5
     positivity: bool = False
+    splitting: str = "strang"
 
 
 @dataclass(frozen=True, slots=True)

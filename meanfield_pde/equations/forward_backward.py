@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.mu_continuity import Stage, Transport, courant_rate, evaluate, step
+from meanfield_pde.equations.mu_continuity import Stage, Transport, courant_rate, evaluate, opening, step
 from meanfield_pde.equations.p_transport import dual_of, step_transpose
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.model.field import AssembledField
@@ -71,14 +71,15 @@ def forward(
     courant, limited = 0.0, 0
     for layer, length in enumerate(np.diff(edges)):
         field = fields[layer % len(fields)]
-        first = evaluate(transport, field, nodes[layer])
+        start = nodes[layer]
+        first = evaluate(transport, field, start)
         _check_finite(first, layer, float(edges[layer]), sequence)  # before the count of steps is taken from it
         count = max(1, ceil(float(length) * courant_rate(transport, first.velocity) / transport.cfl - slack))
         while True:
             path, end, used, faces = _layer(
                 transport,
                 field,
-                nodes[layer],
+                start,
                 first,
                 layer,
                 (float(edges[layer]), float(length)),
@@ -120,7 +121,8 @@ def _layer(
     kept: list[tuple[Stage, ...]] = []
     used, limited = 0.0, 0
     for k in range(count):
-        stage = first if k == 0 else evaluate(transport, field, u)
+        start = opening(transport, u, dt)
+        stage = first if start is first.u else evaluate(transport, field, start)
         _check_finite(stage, layer, depth + k * dt, sequence)
         used = max(used, dt * courant_rate(transport, stage.velocity))
         if used > 4.0 * transport.cfl:

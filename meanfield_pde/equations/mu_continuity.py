@@ -1,4 +1,4 @@
-"""The continuity equation of the tokens, ∂_t mu + ∇·(mu V) = 0, by finite volumes: rate, Courant number, one step.
+"""The continuity equation of the tokens, ∂_t mu + ∇·(mu V) = D Δ mu, by finite volumes: rate, Courant number, one step.
 
 Rate = -D·F, F = V ⊙ R(mu) in one dimension; for d >= 2 the face mean of the product is
 F = <V> R + sum_{k != axis} (δ_k V)(δ_k R) / 12 with undivided central differences δ_k, <V> = V + sum δ²_k V / 24
@@ -15,6 +15,7 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.runge_kutta import Stepper, courant_limit
 from meanfield_pde.equations.schemes import Muscl, Reconstruction, centred_weights
+from meanfield_pde.equations.token_noise import TokenNoise
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels import difference as kernel
@@ -28,9 +29,10 @@ CORE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """How mu is moved on a grid: scheme, stepper, Courant number, positivity, prescribed drift.
+    """How mu is moved on a grid: scheme, stepper, Courant number, positivity, prescribed drift, noise.
 
-    Meaning: ``drift`` holds, per axis, the prescribed normal velocity at the faces (*face_shape) added to V.
+    Meaning: ``drift`` holds, per axis, the prescribed normal velocity at the faces (*face_shape) added to V;
+    ``noise`` is split from the transport of every step, and has no Courant limit.
     Raises: MeanFieldError when the Courant number is beyond the stability limit of scheme and stepper, or an axis
     has fewer cells than the stencil.
     """
@@ -41,6 +43,7 @@ class Transport:
     cfl: float
     positivity: bool
     drift: tuple[FloatArray, ...]
+    noise: TokenNoise | None = None
 
     def __post_init__(self) -> None:
         for axis, n in enumerate(self.grid.cells):
@@ -205,15 +208,21 @@ def limit_positive(
     return count
 
 
+def opening(transport: Transport, u: FloatArray, dt: float) -> FloatArray:
+    """Where the transport of a step from u begins: behind the noise that comes before it, u itself without noise."""
+    return u if transport.noise is None else transport.noise.before(u, dt)
+
+
 def step(
     transport: Transport, field: AssembledField, u: FloatArray, dt: float, first: Stage | None = None
 ) -> tuple[FloatArray, tuple[Stage, ...], int]:
     """One Runge–Kutta step of length dt: the new laws, the stages (for the costate), faces limited.
 
-    ``first`` may hand in the stage at u itself when it is known already.
+    ``first`` may hand in the stage at the `opening` of the step when it is known already.
     """
     stages = []
     limited = 0
+    u = opening(transport, u, dt) if first is None else first.u
     current = u
     for i, base in enumerate(transport.stepper.base):
         stage = first if i == 0 and first is not None else evaluate(transport, field, current)
@@ -229,6 +238,8 @@ def step(
         else:
             slope += current
         current = slope
+    if transport.noise is not None:
+        current = transport.noise.after(current, dt)
     return current, tuple(stages), limited
 
 

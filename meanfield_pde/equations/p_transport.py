@@ -1,4 +1,4 @@
-"""The costate, -∂_t p = V·∇p + ∫ mu(dy) ∇p(y)·(δV/δmu)(y; x): the transpose of the very steps that moved mu.
+"""The costate, -∂_t p = V·∇p + ∫ mu(dy) ∇p(y)·(δV/δmu)(y; x) + D Δ p: the transpose of the very steps.
 
 p is kept raw (the derivative of the discrete loss per cell mass); `Grid.refilter` makes the reported one.
 """
@@ -97,7 +97,8 @@ def step_transpose(
     batch = len(p)
     into_start = np.zeros_like(p)
     cotangents: list[tuple[FloatArray, ...]] = []
-    ahead = p
+    noise = transport.noise
+    ahead = p if noise is None else noise.after(p, dt)  # heat is its own transpose
     for stage, base in zip(reversed(stages), reversed(transport.stepper.base), strict=True):
         if base:
             into_start += base * ahead
@@ -108,4 +109,5 @@ def step_transpose(
         nonlocal_part = field.to_mu(flat, stage.moments).reshape(p.shape)
         ahead = ahead + in_mu + seen(stage.u) * nonlocal_part
     cotangents.reverse()
-    return ahead + into_start, cotangents
+    ahead = ahead + into_start
+    return (ahead if noise is None else noise.before(ahead, dt)), cotangents

@@ -40,6 +40,11 @@ _FORMS = {
     "softmax_leak": _Form(
         gaussian_tokens.PARAMETERS | gaussian_tokens.LEAK, gaussian_tokens.exact, gaussian_tokens.fitted
     ),
+    "noisy_softmax": _Form(
+        gaussian_tokens.PARAMETERS | gaussian_tokens.LEAK | gaussian_tokens.NOISE,
+        gaussian_tokens.exact,
+        gaussian_tokens.fitted,
+    ),
     "ornstein_uhlenbeck": _Form(fokker_planck.OU_PARAMETERS, fokker_planck.ou_exact, fokker_planck.ou_fitted),
     "slab": _Form(fokker_planck.SLAB_PARAMETERS, fokker_planck.slab_exact, None),
     "double_well": _Form(fokker_planck.WELL_PARAMETERS, fokker_planck.well_exact, None),

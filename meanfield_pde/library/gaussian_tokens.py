@@ -1,4 +1,4 @@
-"""Gaussian tokens moved by given heads: softmax attention (A1), and with a leak (A2)."""
+"""Gaussian tokens moved by given heads: softmax attention (A1), with a leak (A2), with token noise."""
 
 from __future__ import annotations
 
@@ -25,27 +25,29 @@ PARAMETERS: dict[str, Parameter] = {
     "weights": at("heads.weights", lambda value: tuple(float(v) for v in value)),
 }
 LEAK = {"leak": at("tokens.drift.leak")}
+NOISE = {"noise": at("tokens.noise")}
 
 
 def exact(problem: Problem) -> Exact:
     """Mean and variance of every Gaussian sequence in depth.
 
     Formula: s = 1/(e^{2ℓt}/s0 − κ (e^{2ℓt} − 1)/ℓ), m = m0 e^{ŵt} √(s/s0), ŵ = ∫ w drho, κ = ∫ w a drho.
+    With token noise D the variance has the source 2D (`gaussian_flow.flow`).
     Raises: MeanFieldError when the problem no longer has this form or blows up before its last depth.
-    Source: docs/mathematics.md 5.1, A1 and A2.
+    Source: docs/mathematics.md 5.1, A1 and A2, and with noise.
     """
     require(problem.kind == "tokens", problem, f"kind = '{problem.kind}'", "kind = 'tokens'")
     require(problem.attention == "softmax", problem, "there is no attention", "attention = 'softmax'")
     assert problem.tokens is not None
     assert problem.heads is not None
     assert problem.depth is not None
-    laws, leak = gaussian_sequences(problem), gaussian_leak(problem)
+    laws, leak, noise = gaussian_sequences(problem), gaussian_leak(problem, noisy=True), problem.tokens.noise
     w, kappa = head_moments(problem, problem.heads)
     for law in laws:  # refuses a blow-up before the end
-        flow(*law, w, kappa, leak, problem.depth.T)
+        flow(*law, w, kappa, leak, problem.depth.T, noise)
 
     def at_depth(t: float) -> list[tuple[float, float]]:
-        return [flow(m0, s0, w, kappa, leak, t) for m0, s0 in laws]
+        return [flow(m0, s0, w, kappa, leak, t, noise) for m0, s0 in laws]
 
     def observables(t: float) -> dict[str, float]:
         out: dict[str, float] = {}
@@ -57,7 +59,8 @@ def exact(problem: Problem) -> Exact:
         masses = [gaussian_masses(np.array([m]), np.array([[s]]), grid) for m, s in at_depth(t)]
         return np.stack(masses) / grid.cell_volume
 
-    return Exact(observables, "docs/mathematics.md 5.1, A2" if leak else "docs/mathematics.md 5.1, A1", mu=mu)
+    source = "5.1, with noise" if noise else "5.1, A2" if leak else "5.1, A1"
+    return Exact(observables, f"docs/mathematics.md {source}", mu=mu)
 
 
 def fitted(problem: Problem, given: Collection[str]) -> Problem:
@@ -84,10 +87,11 @@ def gaussian_sequences(problem: Problem) -> list[tuple[float, float]]:
     return out
 
 
-def gaussian_leak(problem: Problem) -> float:
-    """The leak of the drift. Raises: MeanFieldError for a ring or a constant drift."""
+def gaussian_leak(problem: Problem, noisy: bool = False) -> float:
+    """The leak of the drift. Raises: MeanFieldError for a ring, a constant drift, or noise unless ``noisy``."""
     assert problem.tokens is not None
-    drift = problem.tokens.drift
+    drift, noise = problem.tokens.drift, problem.tokens.noise
+    require(noisy or noise == 0.0, problem, f"tokens.noise = {noise:g}", "no token noise")
     require(not any(problem.tokens.periodic), problem, "tokens.periodic is set", "walls")
     require(not any(drift.constant), problem, f"tokens.drift.constant = {drift.constant}", "no constant drift")
     return float(drift.leak)

@@ -48,12 +48,13 @@ def numerical(problem: Problem) -> dict[str, Parameter]:
     """The parameters that every problem with these sections has: boxes, cells, steps, schemes, outputs."""
     out: dict[str, Parameter] = {"title": at("title", itself), "seed": at("seed", whole)}
     if problem.tokens is not None:
-        out |= _box("tokens", "", len(problem.tokens.cells))
+        out |= _box("tokens", "", len(problem.tokens.cells)) | {"noise": at("tokens.noise")}
     if problem.heads is not None and problem.heads.cells:
         out |= _box("heads", "head_" if problem.tokens is not None else "", len(problem.heads.cells))
     if problem.depth is not None:
         out |= {"T": at("depth.T"), "layers": at("depth.layers", whole), "cfl": at("depth.cfl")}
         out |= {name: at(f"depth.{name}", itself) for name in ("shared", "scheme", "stepper", "positivity")}
+        out |= {"noise_splitting": at("depth.splitting", itself)}
     if problem.training is not None:
         out |= {name: at(f"training.{name}") for name in ("beta", "weight_decay", "ds", "s_end", "tolerance")}
         out |= {name: at(f"training.{name}", itself) for name in ("splitting", "control")}

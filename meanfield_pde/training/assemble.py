@@ -15,6 +15,7 @@ from meanfield_pde.equations.mu_continuity import Transport
 from meanfield_pde.equations.rho_fokker_planck import FokkerPlanckHeads
 from meanfield_pde.equations.runge_kutta import stepper
 from meanfield_pde.equations.schemes import scheme
+from meanfield_pde.equations.token_noise import TokenNoise
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import cell_averages, head_samples
@@ -160,7 +161,10 @@ def transport(tokens: Tokens, depth: Depth) -> Transport:
     for axis in range(grid.dim):
         along = constant[axis] - tokens.drift.leak * grid.face_points(axis)[:, axis]
         drift.append(along.reshape(grid.face_shape(axis)))
-    return Transport(grid, scheme(depth.scheme), stepper(depth.stepper), depth.cfl, depth.positivity, tuple(drift))
+    noise = TokenNoise(grid, tokens.noise, depth.splitting, depth.positivity) if tokens.noise > 0.0 else None
+    return Transport(
+        grid, scheme(depth.scheme), stepper(depth.stepper), depth.cfl, depth.positivity, tuple(drift), noise
+    )
 
 
 def grid_tokens(

@@ -15,8 +15,8 @@ from meanfield_pde.laws import Density, Gaussian, Mixture, Uniform
 from meanfield_pde.problem import Drift, Feature, Problem
 from meanfield_pde.problem_file import dump_problem, load_problem, parse_problem
 
-EXACT = ("gaussian_coupled", "gaussian_layerwise", "softmax_gaussian", "softmax_leak", "ornstein_uhlenbeck", "slab",
-         "double_well")  # fmt: skip
+EXACT = ("gaussian_coupled", "gaussian_layerwise", "softmax_gaussian", "softmax_leak", "noisy_softmax",
+         "ornstein_uhlenbeck", "slab", "double_well")  # fmt: skip
 
 
 def test_names_files_and_texts_say_the_same() -> None:

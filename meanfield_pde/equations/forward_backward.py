@@ -18,6 +18,10 @@ from meanfield_pde.model.field import AssembledField
 OVERSHOOT = 1.1
 # stages whose share in the gradient is taken at once: a fixed number, so that no budget changes a bit
 GATHER = 64
+# or as many as hold so many bytes of moments
+GATHER_BYTES = 2**27
+Pair = tuple[tuple[FloatArray, ...], FloatArray]
+"""The cotangents of a stage's velocities and the stage's moments."""
 
 
 class LayerPath(NamedTuple):
@@ -161,35 +165,54 @@ def _check_finite(stage: Stage, layer: int, depth: float, sequence: int) -> None
 
 def backward(transport: Transport, fields: Sequence[AssembledField], path: Path, p_end: FloatArray) -> Costate:
     """Carry p (B, *cells) from the end of the path to its start and collect the derivative in the head weights."""
+    way = carry_back(transport, fields, path, p_end)
+    found = [contracted(f, pairs, g) for f, pairs, g in zip(fields, way.left, way.gradient, strict=True)]
+    return Costate(way.nodes, np.stack(found))
+
+
+class WayBack(NamedTuple):
+    """p at the layer edges, and per field the derivative taken so far (or None) and the pairs that are left to take."""
+
+    nodes: FloatArray
+    gradient: list[FloatArray | None]
+    left: list[list[Pair]]
+
+
+def carry_back(transport: Transport, fields: Sequence[AssembledField], path: Path, p_end: FloatArray) -> WayBack:
+    """Carry p (B, *cells) from the end of the path to its start; the last pairs of each field are left to `contracted`.
+
+    So that those of many blocks can be taken at once, which is dear for a field that has to build something first.
+    """
     dual = dual_of(transport)
     nodes = np.empty_like(path.nodes)
     nodes[-1] = p_end
     p = p_end
     shared = len(fields) == 1
-    collected: list[list[tuple[tuple[FloatArray, ...], FloatArray]]] = [[] for _ in fields]
-    gradient: list[FloatArray | float] = [0.0 for _ in fields]
+    left: list[list[Pair]] = [[] for _ in fields]
+    gradient: list[FloatArray | None] = [None for _ in fields]
     for layer in range(len(path.layers) - 1, -1, -1):
         part = path.layers[layer]
-        field = fields[0 if shared else layer]
+        at = 0 if shared else layer
+        field = fields[at]
         for k in range(len(part.starts) - 1, -1, -1):
             stages = part.stages[k] if part.stages is not None else step(transport, field, part.starts[k], part.dt)[1]
             p, cotangents = step_transpose(transport, field, dual, stages, p, part.dt)
-            pairs = collected[0 if shared else layer]
-            pairs.extend((g, s.moments) for g, s in zip(cotangents, stages, strict=True))
-            if len(pairs) >= GATHER:
-                gradient[0 if shared else layer] += _to_rho(field, pairs)
-                pairs.clear()
+            left[at].extend((g, s.moments) for g, s in zip(cotangents, stages, strict=True))
+            if len(left[at]) >= GATHER or len(left[at]) * left[at][0][1].nbytes >= GATHER_BYTES:
+                gradient[at] = contracted(field, left[at], gradient[at])
+                left[at] = []
         nodes[layer] = p
-    for i, (field, pairs) in enumerate(zip(fields, collected, strict=True)):
-        if pairs:
-            gradient[i] += _to_rho(field, pairs)
-    return Costate(nodes, np.stack([np.asarray(g) for g in gradient]))
+    return WayBack(nodes, gradient, left)
 
 
-def _to_rho(field: AssembledField, pairs: list[tuple[tuple[FloatArray, ...], FloatArray]]) -> FloatArray:
+def contracted(field: AssembledField, pairs: list[Pair], start: FloatArray | None) -> FloatArray:
+    """The derivative in the head weights (K,) that pairs of cotangents and moments give, added to ``start``."""
+    if not pairs and start is not None:
+        return start
     moments = np.concatenate([m for _, m in pairs])
     axes = range(len(pairs[0][0]))
-    return field.to_rho(tuple(np.concatenate([g[axis] for g, _ in pairs]) for axis in axes), moments)
+    found = field.to_rho(tuple(np.concatenate([g[axis] for g, _ in pairs]) for axis in axes), moments)
+    return found if start is None else start + found
 
 
 def laws_at(transport: Transport, fields: Sequence[AssembledField], path: Path, times: FloatArray) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -11,19 +11,21 @@ from typing import Any, TypeVar
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.forward_backward import Costate, Path, backward, check_laws, forward
+from meanfield_pde.equations.forward_backward import Costate, Path, carry_back, check_laws, contracted, forward
+from meanfield_pde.equations.means_tables import MeansTables
 from meanfield_pde.equations.mu_continuity import Transport, seen_weights
 from meanfield_pde.equations.schemes import DualReconstruction
-from meanfield_pde.errors import MeanFieldError, NotConvergedError
+from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
-from meanfield_pde.model.attention import Attention, Reach, assemble_field, make_table, table_sizes
+from meanfield_pde.model.attention import Attention, Reach, assemble_field, plan_means
 from meanfield_pde.model.field import AssembledField, Target
 from meanfield_pde.model.heads import HeadFunction, HeadMatrices, head_matrices
 from meanfield_pde.model.lattice import Lattice
 from meanfield_pde.model.objective import Objective
 from meanfield_pde.model.sides import FirstVariation, TokenReport
-from meanfield_pde.model.softmax_table import SoftmaxTable, TabulatedField, table_reach
+from meanfield_pde.model.softmax_cost import TOLERANCE
+from meanfield_pde.model.softmax_table import table_reach
 
 # sequences a block: fixed, so that the number of threads never changes a bit
 BLOCK = 8
@@ -31,8 +33,6 @@ BLOCK = 8
 CHECK_EDGES = 2
 # table entries a block from which on threads pay (measured: 512 cells, 64 nodes, 8 sequences)
 THREADS_PAY = 2**18
-# a table that errs by more at its largest size is no answer; NaN is not either
-HOPELESS = 1e-3
 T_ = TypeVar("T_")
 
 
@@ -62,7 +62,8 @@ class GridTokens:
 
     Meaning: laws ``mu0`` (B, *cells) are carried through layers between ``edges`` (layers + 1,); heads are shared
     over depth or one measure a layer; ``objective`` with ``targets`` makes the loss, the mean over sequences.
-    ``tolerance`` bounds the relative error of the softmax table where there is one;
+    ``tolerance`` bounds the relative error of the softmax table where there is one, by default 1e-10, 1e-8, 1e-6 in
+    1, 2, 3 dimensions;
     ``budget`` bounds the bytes of the stored path: stages if they fit, else steps, else a refusal.
     """
 
@@ -76,16 +77,13 @@ class GridTokens:
     objective: Objective | None
     targets: Any
     outside_mass: float | None = None
-    tolerance: float = 1e-10
+    tolerance: float | None = None
     budget: float = 2e9
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     heads: HeadMatrices = field(init=False)
     lattice: Lattice = field(init=False)
     field_targets: tuple[Target, ...] = field(init=False)
-    sizes: tuple[int, ...] = field(init=False)
-    # kept because they are dear to make: each is a function of its key and of the laws of the problem alone
-    tables: dict[tuple[int, Reach], SoftmaxTable] = field(init=False, default_factory=dict, repr=False, compare=False)
-    first_sizes: dict[Reach, int] = field(init=False, default_factory=dict, repr=False, compare=False)
+    tables: MeansTables = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         grid = self.transport.grid
@@ -95,7 +93,10 @@ class GridTokens:
         object.__setattr__(self, "lattice", lattice)
         object.__setattr__(self, "heads", heads)
         object.__setattr__(self, "field_targets", targets)
-        object.__setattr__(self, "sizes", table_sizes(self.attention, lattice, targets, heads, len(self.mu0)))
+        fields = 1 if self.shared else len(self.edges) - 1
+        tolerance = TOLERANCE[grid.dim] if self.tolerance is None else self.tolerance
+        plan = plan_means(self.attention, lattice, targets, heads, len(self.mu0), fields, tolerance)
+        object.__setattr__(self, "tables", MeansTables(lattice, plan, tolerance))
         laws = self.mu0.copy()
         laws.setflags(write=False)  # what is remembered of them must stay true
         object.__setattr__(self, "mu0", laws)
@@ -105,26 +106,28 @@ class GridTokens:
             return self.heads
         return head_matrices(self.family, rho.points, self.lattice.dim)
 
-    def _table(self, size: int, reach: Reach) -> SoftmaxTable:
-        if (size, reach) not in self.tables:
-            self.tables[size, reach] = make_table(self.lattice, reach, size)
-        return self.tables[size, reach]
+    def _reach(self, law: Measure) -> Reach:
+        return table_reach(self._matrices(law), self.field_targets)
 
     def assemble(self, rho: tuple[Measure, ...], size: int | None) -> tuple[AssembledField, ...]:
         """One field a layer (one in all when shared): tabulated with ``size`` nodes, or direct when size is None."""
         wanted = 1 if self.shared else len(self.edges) - 1
         if len(rho) != wanted:
             raise MeanFieldError(f"{len(rho)} head measures given where the depth has {wanted}: give one a layer")
-        out: list[AssembledField] = []
-        for law in rho:
-            heads = self._matrices(law)
-            table = None if size is None else self._table(size, table_reach(heads, self.field_targets))
-            out.append(assemble_field(self.attention, self.lattice, self.field_targets, heads, law.weights, table))
-        return tuple(out)
+        tables = [None if size is None else self.tables.table(size, self._reach(law)) for law in rho]
+
+        def one(i: int) -> AssembledField:
+            heads = self._matrices(rho[i])
+            return assemble_field(
+                self.attention, self.lattice, self.field_targets, heads, rho[i].weights, tables[i]
+            )
+
+        return tuple(self._blocks(one, wanted, size))
 
     def _blocks(self, run: Callable[[int], T_], count: int, size: int | None) -> list[T_]:
         # between short kernels threads only wait for the interpreter; the bits are the same either way
-        short = size is not None and BLOCK * self.transport.grid.size * size < THREADS_PAY
+        grid = self.transport.grid
+        short = size is not None and BLOCK * grid.size * size**grid.dim < THREADS_PAY
         if self.threads == 1 or count == 1 or short:
             return [run(i) for i in range(count)]
         with ThreadPoolExecutor(self.threads) as pool:
@@ -141,26 +144,19 @@ class GridTokens:
         laws = self.mu0 if mu0 is None else mu0
         check_laws(laws, float(self.edges[0]))
         starts = [laws[i : i + BLOCK] for i in range(0, len(laws), BLOCK)]
-        if not self.sizes:
+        tables = self.tables
+        if not tables.sizes:
             return self._sweep(rho, starts, None)
-        reaches = [table_reach(self._matrices(law), self.field_targets) for law in rho]
-        reach = tuple(max(axis) for axis in zip(*reaches, strict=True))
+        reach = tuple(max(axis) for axis in zip(*(self._reach(law) for law in rho), strict=True))
+        weights = seen_weights(self.transport.grid, laws)
         own = laws is self.mu0 and all(law.points is self.head_points for law in rho)
-        size = self._first_size(reach) if own else self._least_size(reach, laws, self.sizes)
+        size = tables.first_size(reach, weights) if own else tables.least_size(reach, weights, tables.sizes)
         while True:
             sweep = self._sweep(rho, starts, size)
-            if sweep.table_error is None or sweep.table_error <= self.tolerance:
+            if tables.suffices(size, sweep.table_error, reach):
                 return sweep
-            if size == self.sizes[-1]:
-                if sweep.table_error <= HOPELESS:
-                    return sweep
-                raise NotConvergedError(
-                    f"the softmax table errs by {sweep.table_error:.1e} at its largest size of {size} nodes for "
-                    f"keys up to |A x| = {max(reach):.3g}: make the box of the heads or of the tokens "
-                    "smaller, or the laws smoother"
-                )
-            seen_so_far = np.concatenate([path.nodes[edge] for path in sweep.paths for edge in _checked(path)])
-            size = self._least_size(reach, seen_so_far, self.sizes[self.sizes.index(size) + 1 :])
+            met = np.concatenate([path.nodes[edge] for path in sweep.paths for edge in _checked(path)])
+            size = tables.least_size(reach, seen_weights(self.transport.grid, met), tables.larger(size))
 
     def _sweep(self, rho: tuple[Measure, ...], starts: list[FloatArray], size: int | None) -> Sweep:
         keep = self._keep_stages(rho, sum(len(start) for start in starts), size)
@@ -169,31 +165,17 @@ class GridTokens:
         paths = self._blocks(
             lambda i: forward(self.transport, fields, starts[i], self.edges, keep, BLOCK * i), count, size
         )
-        errors = None if size is None else self._blocks(lambda i: self._table_error(fields, paths[i]), count, size)
-        return Sweep(fields, tuple(paths), size, None if errors is None else float(np.max(errors)))
+        if size is None:
+            return Sweep(fields, tuple(paths), None, None)
+        errors = self._blocks(lambda i: self._table_error(rho, paths[i], size), count, size)
+        return Sweep(fields, tuple(paths), size, float(np.max(errors)))
 
-    def _first_size(self, reach: Reach) -> int:
-        """The least table size that resolves the laws of the problem, found once."""
-        if reach not in self.first_sizes:
-            self.first_sizes[reach] = self._least_size(reach, self.mu0, self.sizes)
-        return self.first_sizes[reach]
-
-    def _least_size(self, reach: Reach, laws: FloatArray, sizes: Sequence[int]) -> int:
-        weights = seen_weights(self.transport.grid, laws)
-        for size in sizes:
-            table = self._table(size, reach)
-            # a margin for the laws to come and for the sum over heads
-            if table.error(weights, table.moments(weights)) <= 0.25 * self.tolerance:
-                return size
-        return sizes[-1]
-
-    def _table_error(self, fields: tuple[AssembledField, ...], path: Path) -> float:
+    def _table_error(self, rho: tuple[Measure, ...], path: Path, size: int) -> float:
         worst = 0.0
         for edge in _checked(path):
-            field_there = fields[min(edge, len(fields) - 1)]
-            if isinstance(field_there, TabulatedField):
-                weights = seen_weights(self.transport.grid, path.nodes[edge])
-                worst = float(np.maximum(worst, field_there.table.error(weights, field_there.moments(weights))))
+            weights = seen_weights(self.transport.grid, path.nodes[edge])
+            reach = self._reach(rho[min(edge, len(rho) - 1)])
+            worst = float(np.maximum(worst, self.tables.error(size, reach, weights)))
         return worst
 
     def _keep_stages(self, rho: tuple[Measure, ...], batch: int, size: int | None) -> bool:
@@ -214,21 +196,27 @@ class GridTokens:
                 f"over the budget of {self.budget:.3g}: take fewer cells, a smaller box or fewer sequences"
             )
         # a stage is its input, a velocity and a reconstruction per axis, and the moments
-        stage = one * (1 + 2 * grid.dim) + (one if size is None else 24.0 * batch * size)
+        stage = one * (1 + 2 * grid.dim) + batch * self.tables.moment_bytes(size)
         return bool(steps * stages * stage <= self.budget)
 
     def backward(self, sweep: Sweep, p_end: FloatArray) -> Costate:
         """Carry p (B, *cells) back; the gradient is the mean over sequences, summed over blocks in a fixed order."""
         bounds = [(i, i + BLOCK) for i in range(0, len(p_end), BLOCK)]
-        parts = self._blocks(
-            lambda i: backward(self.transport, sweep.fields, sweep.paths[i], p_end[slice(*bounds[i])]),
-            len(bounds),
-            sweep.table_size,
+        size, fields = sweep.table_size, sweep.fields
+        ways = self._blocks(
+            lambda i: carry_back(self.transport, fields, sweep.paths[i], p_end[slice(*bounds[i])]), len(bounds), size
         )
-        gradient = parts[0].gradient.copy()
-        for part in parts[1:]:
-            gradient += part.gradient
-        return Costate(np.concatenate([part.nodes for part in parts], axis=1), gradient / len(p_end))
+
+        def gradient(at: int) -> FloatArray:
+            start: FloatArray | None = None
+            for way in ways:
+                begun = way.gradient[at]
+                if begun is not None:
+                    start = begun if start is None else start + begun
+            return contracted(fields[at], [pair for way in ways for pair in way.left[at]], start)
+
+        found = np.stack(self._blocks(gradient, len(fields), size))
+        return Costate(np.concatenate([way.nodes for way in ways], axis=1), found / len(p_end))
 
     def terminal(self, final: FloatArray) -> tuple[float, FloatArray]:
         """Mean loss at final laws (B, *cells), and p_T of each sequence's own loss, raw, (B, *cells).

@@ -8,12 +8,16 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
-from meanfield_pde.model.field import AssembledField, PrescribedField, Target
+from meanfield_pde.model.field import AssembledField, MeansTable, PrescribedField, Target
 from meanfield_pde.model.heads import HeadMatrices
 from meanfield_pde.model.lattice import Lattice
 from meanfield_pde.model.separable import SeparableField, separable
+from meanfield_pde.model.softmax_cost import TablePlan, table_plan
 from meanfield_pde.model.softmax_direct import DirectField
+from meanfield_pde.model.softmax_keys import KeyField
+from meanfield_pde.model.softmax_matrix import MatrixField
 from meanfield_pde.model.softmax_table import SIZES, SoftmaxTable, TabulatedField
+from meanfield_pde.model.tensor_table import TensorTable
 
 ATTENTIONS = ("softmax", "linear", "l2", "unnormalised", "windowed", "sinkhorn", "none")
 # their kernels have no inverse box filter in closed form
@@ -34,21 +38,32 @@ class Attention:
         return circle or self.name in SAMPLED
 
 
-def table_sizes(
-    attention: Attention, lattice: Lattice, targets: tuple[Target, ...], heads: HeadMatrices, laws: int
-) -> tuple[int, ...]:
-    """The sizes a table of means may have, ascending; () where nothing is tabulated.
+def plan_means(
+    attention: Attention,
+    lattice: Lattice,
+    targets: tuple[Target, ...],
+    heads: HeadMatrices,
+    laws: int,
+    fields: int,
+    tolerance: float,
+) -> TablePlan:
+    """How softmax means are taken, and the sizes that a table of them may have, () where nothing is tabulated.
 
-    Meaning: ``laws`` counts the token laws that one assembled field is applied to.
+    Meaning: ``laws`` counts the token laws that one of the ``fields`` assembled fields is applied to; ``tolerance``
+    is the relative error of the means.
     """
-    if attention.name == "softmax" and not lattice.circle and len(lattice.axes) == 1:
-        return SIZES
-    return ()
+    if attention.name != "softmax" or lattice.circle:
+        return TablePlan("direct")
+    if len(lattice.axes) == 1:
+        return TablePlan("line", SIZES)
+    return table_plan(lattice, targets, heads, laws, fields, tolerance)
 
 
-def make_table(lattice: Lattice, reach: Reach, size: int) -> SoftmaxTable:
-    """The table of softmax means for keys up to ``reach``."""
-    return SoftmaxTable.build(lattice.axes[0], float(lattice.widths[0]), reach[0], size)
+def make_table(way: str, lattice: Lattice, reach: Reach, size: int) -> MeansTable:
+    """The table of softmax means for keys up to ``reach``, of ``size`` nodes an axis."""
+    if way == "line":
+        return SoftmaxTable.build(lattice.axes[0], float(lattice.widths[0]), reach[0], size)
+    return (TensorTable.chebyshev if way == "matrix" else TensorTable.uniform)(lattice, reach, size)
 
 
 def assemble_field(
@@ -57,7 +72,7 @@ def assemble_field(
     targets: tuple[Target, ...],
     heads: HeadMatrices,
     weights: FloatArray,
-    table: SoftmaxTable | None,
+    table: MeansTable | None,
 ) -> AssembledField:
     """The velocity at fixed targets for heads of given weights (K,).
 
@@ -66,8 +81,11 @@ def assemble_field(
     if attention.name == "none":
         return PrescribedField(tuple(np.zeros(len(target.points)) for target in targets))
     if attention.name == "softmax" and not lattice.circle:
-        if table is not None:
+        if isinstance(table, SoftmaxTable):
             return TabulatedField.assemble(table, heads, weights, targets)
+        if isinstance(table, TensorTable):
+            by = KeyField if table.coefficients is None else MatrixField
+            return by.assemble(table, heads, weights, targets)
         if separable(heads, targets):
             return SeparableField("softmax", heads, weights, targets, lattice)
         return DirectField(heads, weights, targets, lattice.points, lattice.widths)

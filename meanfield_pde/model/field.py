@@ -47,6 +47,21 @@ class AssembledField(Protocol):
         ...
 
 
+class MeansTable(Protocol):
+    """Softmax means of token laws at fixed nodes, which fields interpolate between.
+
+    Shapes: weights (B, n) >= 0; moments (B, d + 2, Q) of Q nodes.
+    """
+
+    def moments(self, weights: FloatArray) -> FloatArray:
+        """Means, 1/Z and Λ at the nodes."""
+        ...
+
+    def error(self, weights: FloatArray, moments: FloatArray) -> float:
+        """Largest relative error between the nodes over a batch, of the means and of their first variation."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PrescribedField:
     """A velocity that does not look at the tokens: for trying a scheme alone.

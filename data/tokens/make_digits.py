@@ -1,4 +1,4 @@
-"""Writes digits_01.npz beside this file: python data/tokens/make_digits.py (needs scikit-learn, only for this).
+"""Writes digits_01.npz and digits_012.npz beside this file: python data/tokens/make_digits.py (needs scikit-learn).
 
 Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository (1998),
 doi:10.24432/C50P49, licence CC BY 4.0, in the copy of its test set that scikit-learn ships (``load_digits``).
@@ -11,20 +11,33 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_digits
 
+# centres of the 8 pixels of a row or column when the image spans [-1, 1]
+CENTERS = (np.arange(8) + 0.5) / 4.0 - 1.0
+
 
 def main() -> None:
-    """Keep the images of 0 and 1 in their order and turn each into its column profile on [-1, 1]."""
+    """Keep the images of the first classes in their order; as column profiles, and as they are."""
     digits = load_digits()
-    kept = digits.target < 2
-    images = digits.images[kept].astype(np.uint8)
+    folder = Path(__file__).parent
+    images, labels = digits.images.astype(np.uint8), digits.target.astype(np.int64)
+    two = labels < 2
     # pixels are whole numbers 0..16, so the sums are exact and only the division rounds
-    columns = images.sum(axis=1, dtype=np.int64)
+    columns = images[two].sum(axis=1, dtype=np.int64)
     np.savez_compressed(
-        Path(__file__).with_name("digits_01.npz"),
-        points=(np.arange(8)[:, None] + 0.5) / 4.0 - 1.0,
+        folder / "digits_01.npz",
+        points=CENTERS[:, None],
         weights=columns / columns.sum(axis=1, keepdims=True),
-        labels=digits.target[kept].astype(np.int64),
-        images=images,
+        labels=labels[two],
+        images=images[two],
+    )
+    three = labels < 3
+    # rows run down the image, so its first row has the largest x1
+    down, right = np.meshgrid(-CENTERS, CENTERS, indexing="ij")
+    np.savez_compressed(
+        folder / "digits_012.npz",
+        points=np.stack([right.ravel(), down.ravel()], axis=1),
+        weights=images[three].reshape(-1, 64),
+        labels=labels[three].astype(np.uint8),
     )
 
 

@@ -20,12 +20,13 @@ def observables_of(solution: Solution, index: int = -1) -> dict[str, float]:
     Meaning: for training and Fokker–Planck at the time s of that snapshot ``loss``, ``free_energy`` (training
     alone), and ``mean_i``, ``covariance_ij`` of rho averaged over layers; at the last snapshot also ``token_mean``
     and ``token_variance`` of the final law of the first sequence. For tokens at that depth ``mean_b0``,
-    ``variance_b0``, one pair a sequence. What was not recorded is absent.
+    ``variance_b0``, one pair a sequence. In d axes, d > 1, ``mean_b0_k`` and ``covariance_b0_kl``, k <= l, and
+    ``token_mean_k``, ``token_covariance_kl``. What was not recorded is absent.
     """
     if solution.problem.kind == "tokens":
         out = {}
         for b in range(solution.mu.shape[1]):
-            out[f"mean_b{b}"], out[f"variance_b{b}"] = _token_moments(solution, index, b)
+            out.update(_token_moments(solution, index, b, "", f"_b{b}"))
         return out
     if not len(solution.snapshots):
         return {}
@@ -33,7 +34,7 @@ def observables_of(solution: Solution, index: int = -1) -> dict[str, float]:
     out = _recorded(solution, float(solution.snapshot_s[index]))
     out.update(_head_moments(solution, solution.snapshots[index]))
     if len(solution.mu) and index == len(solution.snapshots) - 1:
-        out["token_mean"], out["token_variance"] = _token_moments(solution, -1, 0)
+        out.update(_token_moments(solution, -1, 0, "token_", ""))
     return out
 
 
@@ -68,17 +69,25 @@ def _head_moments(solution: Solution, rho: FloatArray) -> dict[str, float]:
     assert grid is not None
     # rho holds samples, so cells have no width here
     law = Measure(grid.points(), rho.mean(axis=0).ravel() * grid.cell_volume, np.zeros(grid.dim))
-    mean, covariance = law.mean(), law.covariance()
-    out = {f"mean_{i}": float(mean[i]) for i in range(grid.dim)}
-    out.update({f"covariance_{i}{j}": float(covariance[i, j]) for i in range(grid.dim) for j in range(i, grid.dim)})
-    return out
+    return _moments(law.mean(), law.covariance(), "", "_")
 
 
-def _token_moments(solution: Solution, index: int, sequence: int) -> tuple[float, float]:
+def _token_moments(solution: Solution, index: int, sequence: int, before: str, after: str) -> dict[str, float]:
+    """Mean and variance of a token law, by axis when it has several; ``before`` and ``after`` go around the names."""
     grid = solution.token_grid
     assert grid is not None
     law = grid.measure(solution.mu[index, sequence])
-    return float(law.mean()[0]), float(law.covariance()[0, 0])
+    mean, covariance = law.mean(), law.covariance()
+    if grid.dim == 1:
+        return {f"{before}mean{after}": float(mean[0]), f"{before}variance{after}": float(covariance[0, 0])}
+    return _moments(mean, covariance, before, f"{after}_")
+
+
+def _moments(mean: FloatArray, covariance: FloatArray, before: str, after: str) -> dict[str, float]:
+    axes = range(len(mean))
+    out = {f"{before}mean{after}{i}": float(mean[i]) for i in axes}
+    out.update({f"{before}covariance{after}{i}{j}": float(covariance[i, j]) for i in axes for j in axes[i:]})
+    return out
 
 
 def _distances(solution: Solution, exact: Exact, index: int, at: float) -> dict[str, float]:

@@ -18,11 +18,11 @@ class Exact:
     Meaning: ``observables`` maps a time (training time s, or depth t when tokens alone move) to named numbers:
     ``loss``, ``free_energy``, ``mean_0``, .., ``covariance_01``, .. of the heads' law averaged over depth,
     ``token_mean`` and ``token_variance`` of the final token law; for tokens alone ``mean_b0``, ``variance_b0``, ..
-    one pair a training sequence. ``mu`` (t, grid) gives cell averages, ``rho`` (s, grid) samples normalised on
-    the grid (cell averages where ``cell_averaged``), ``first_variation`` (s, grid) the samples of δL/δrho; None
-    is not known. ``limit`` says that the solution is known for s → ∞ alone: it is given from s_end on. ``order`` is the
-    highest order that a scheme can show on it, where the law is not smooth or the attention is taken to a lower order:
-    0 asks no scheme for any, None asks each for its own.
+    one pair a training sequence, in several axes ``mean_b0_0``, .., ``covariance_b0_01``, .. ``mu`` (t, grid) gives
+    cell averages, ``rho`` (s, grid) samples normalised on the grid (cell averages where ``cell_averaged``),
+    ``first_variation`` (s, grid) the samples of δL/δrho; None is not known. ``limit`` says that the solution is known
+    for s → ∞ alone: it is given from s_end on. ``order`` is the highest order that a scheme can show on it, where the
+    law is not smooth or the attention is taken to a lower order: 0 asks no scheme for any, None asks each for its own.
     Shapes: mu (B, *cells), rho and first_variation (layers, *cells).
     """
 

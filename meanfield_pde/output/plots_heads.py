@@ -9,11 +9,12 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.grid import Grid
-from meanfield_pde.model.heads import axes_of
+from meanfield_pde.model.heads import ALONE, axes_of
+from meanfield_pde.output.plots_corner import draw_corner, line_colours, window
+from meanfield_pde.output.plots_panels import angles, evenly, marginal, mark_angles, of_angles
 from meanfield_pde.output.plots_titles import LEAST_WIDTH, heading
 from meanfield_pde.output.solution import Solution
 
-COLUMNS = 4
 # layers closer than this share of the largest density look the same: their differences are drawn
 ALIKE = 0.05
 # and these are the same but for rounding
@@ -25,14 +26,14 @@ def head_figures(solution: Solution) -> Iterator[tuple[str, Any]]:
     """``rho`` over training time and, for layerwise heads, ``rho_layers`` over depth at the end."""
     grid = solution.head_grid
     assert grid is not None
-    chosen = _evenly(len(solution.snapshots))
+    chosen = evenly(len(solution.snapshots))
     layers = solution.snapshots.shape[1]
     mean = "" if layers == 1 else ", mean over layers"
     laws = [(f"s = {solution.snapshot_s[k]:.3g}", solution.snapshots[k].mean(axis=0)) for k in chosen]
     yield "rho", _law_figure(solution, grid, laws, f"law of the heads over training{mean}")
     if layers > 1:
         s_end = solution.snapshot_s[-1]
-        shown, mean_law = _evenly(layers), solution.rho.mean(axis=0)
+        shown, mean_law = evenly(layers), solution.rho.mean(axis=0)
         drawn, what, notes = solution.rho[shown], f"law of the heads by layer at s = {s_end:.3g}", []
         share = float(np.abs(drawn - mean_law).max() / solution.rho.max())
         signed = SAME < share < ALIKE and grid.dim == 2
@@ -45,20 +46,17 @@ def head_figures(solution: Solution) -> Iterator[tuple[str, Any]]:
         yield "rho_layers", _law_figure(solution, grid, laws, what, *notes, mean_law=mean_law if signed else None)
 
 
-def _evenly(count: int) -> list[int]:
-    return sorted({round(k) for k in np.linspace(0, count - 1, min(count, COLUMNS))})
-
-
 def axis_names(solution: Solution, grid: Grid) -> tuple[str, ...]:
     """The parameters of the head family, with what they do."""
     heads = solution.problem.heads
     names: tuple[str, ...] = ()
+    alone = False
     if heads is not None and isinstance(heads.family, str) and solution.token_grid is not None:
-        tokens = solution.token_grid
-        names = axes_of(heads.family, 2 if any(tokens.periodic) else tokens.dim)
-    meaning = {"w": "value w", "a": "score a"}
+        tokens, alone = solution.token_grid, heads.family in ALONE
+        names = axes_of(heads.family, 2 if any(tokens.periodic) and not alone else tokens.dim)
+    meaning = {"w": "value", "a": "slope" if alone else "score", "p": "angle", "c": "offset"}
     if len(names) == grid.dim:
-        return tuple(meaning.get(name, name) for name in names)
+        return tuple(f"{meaning[name[0]]} {name}" for name in names)
     return ("theta",) if grid.dim == 1 else tuple(f"theta{k}" for k in range(grid.dim))
 
 
@@ -73,28 +71,22 @@ def _law_figure(
     from matplotlib.figure import Figure
 
     names = axis_names(solution, grid)
+    if grid.dim > 2:
+        side = 1.9 * grid.dim
+        figure = Figure(figsize=(max(side + 1.6, LEAST_WIDTH), side + 1.2), layout="constrained")
+        halves = [f"above the diagonal: {laws[0][0]}, below: {laws[-1][0]}"] if len(laws) > 1 else []
+        figure.suptitle(heading(solution, what, figure.get_figwidth(), *notes, *halves))
+        draw_corner(figure, grid, laws, names)
+        return figure
     joint = grid.dim == 2
-    width = max(2.9 * len(laws) + 1.0 if joint else 3.0 * grid.dim + 1.8, LEAST_WIDTH)
+    width = max(2.9 * len(laws) + 1.0 if joint else 4.8, LEAST_WIDTH)
     figure = Figure(figsize=(width, 3.9 if joint else 3.4), layout="constrained")
     figure.suptitle(heading(solution, what, width, *notes))
     if joint:
         _draw_joint(figure, grid, laws, names, mean_law)
     else:
-        _draw_lines(figure, grid, laws, names)
+        _draw_lines(figure, grid, laws, names[0])
     return figure
-
-
-def _window(densities: list[FloatArray], centers: FloatArray) -> tuple[float, float]:
-    """The part of an axis where any marginal is more than a thousandth of its largest value."""
-    seen = np.any([d > 1e-3 * d.max() for d in densities], axis=0)
-    low, high = centers[np.flatnonzero(seen)[[0, -1]]]
-    margin = 0.05 * (high - low) + (centers[1] - centers[0])
-    return max(centers[0], low - margin), min(centers[-1], high + margin)
-
-
-def _marginal(rho: FloatArray, grid: Grid, axis: int) -> FloatArray:
-    others = tuple(k for k in range(grid.dim) if k != axis)
-    return np.asarray(rho.sum(axis=others) * grid.cell_volume / grid.spacing[axis])
 
 
 def _draw_joint(
@@ -108,11 +100,11 @@ def _draw_joint(
     x, y = grid.centers(0), grid.centers(1)
     top = max(float(np.abs(rho).max()) for _, rho in laws)
     colours: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -top} if signed else {"cmap": "viridis", "vmin": 0.0}
-    across = [_marginal(rho, grid, 0) for _, rho in laws]
-    up = [_marginal(rho, grid, 1) for _, rho in laws]
+    across = [marginal(rho, grid, (0,)) for _, rho in laws]
+    up = [marginal(rho, grid, (1,)) for _, rho in laws]
     x_range, y_range = (
         # differences may cancel in a marginal: they are looked for where the law itself is
-        _window(marginals if mean_law is None else [_marginal(mean_law, grid, axis)], centers)
+        window(marginals if mean_law is None else [marginal(mean_law, grid, (axis,))], centers)
         for axis, marginals, centers in ((0, across, x), (1, up, y))
     )
     grids = figure.add_gridspec(2, 2 * len(laws), width_ratios=[3, 1] * len(laws), height_ratios=[1, 3])
@@ -149,18 +141,16 @@ def _limits(marginals: list[FloatArray]) -> tuple[float, float]:
     return 1.08 * min(low, 0.0), 1.08 * high if high > 0.0 else 1.0
 
 
-def _draw_lines(figure: Any, grid: Grid, laws: list[tuple[str, FloatArray]], names: tuple[str, ...]) -> None:
-    """One axis: the densities themselves; three: their marginals, a panel an axis."""
-    import matplotlib as mpl
-
-    # the light end of the map is hard to see on white
-    colours = mpl.colormaps["viridis"](np.linspace(0.0, 0.85, len(laws)))
-    for axis, axes in enumerate(figure.subplots(1, grid.dim, squeeze=False)[0]):
-        marginals = [_marginal(rho, grid, axis) for _, rho in laws]
-        for (label, _), values, colour in zip(laws, marginals, colours, strict=True):
-            axes.plot(grid.centers(axis), values, color=colour, label=label, linewidth=1.3)
-        axes.set(xlabel=names[axis], ylabel="density rho" if grid.dim == 1 else "marginal of rho")
-        axes.set_ylim(bottom=0.0)
-        axes.grid(alpha=0.25)
-        if axis == 0:
-            axes.legend(frameon=False)
+def _draw_lines(figure: Any, grid: Grid, laws: list[tuple[str, FloatArray]], name: str) -> None:
+    """One axis: the densities themselves."""
+    ring = of_angles(grid, 0)
+    x, order = angles(grid, 0) if ring else (grid.centers(0), slice(None))
+    axes = figure.subplots()
+    for (label, rho), colour in zip(laws, line_colours(len(laws)), strict=True):
+        axes.plot(x, rho[order], color=colour, label=label, linewidth=1.3)
+    axes.set(xlabel=name, ylabel="density rho")
+    if ring:
+        mark_angles(axes, "x")
+    axes.set_ylim(bottom=0.0)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)

@@ -11,8 +11,9 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Gaussian, cell_averages
 from meanfield_pde.output.plots import figures, training_figure
 from meanfield_pde.output.plots_heads import ALIKE, axis_names, head_figures
+from meanfield_pde.output.plots_panels import evenly, resampled
 from meanfield_pde.output.plots_titles import heading, name_of, target_words
-from meanfield_pde.output.plots_tokens import chosen_sequences, heat_figure, quantiles, resampled, token_figures
+from meanfield_pde.output.plots_tokens import heat_figure, quantiles, token_figures
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.output.solve import solve
 from meanfield_pde.problem_file import parse_problem
@@ -193,8 +194,8 @@ def test_titles_stay_inside_and_names_lose_their_folders(trained: Solution) -> N
     assert name_of(long, 0) == "tokens.npz[3]"
     assert len(name_of(long, 1)) == 24
     assert name_of(long, 7) == "sequence 7"
-    assert chosen_sequences(1) == [0]
-    assert chosen_sequences(40) == [0, 13, 26, 39]
+    assert evenly(1) == [0]
+    assert evenly(40) == [0, 13, 26, 39]
 
 
 def test_targets_are_named_where_they_are_numbers(trained: Solution) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.forward_backward import Costate, Path, backward, check_laws, forward
 from meanfield_pde.equations.mu_continuity import Transport, seen_weights
+from meanfield_pde.equations.path_budget import fastest, stages_fit
 from meanfield_pde.equations.schemes import DualReconstruction
 from meanfield_pde.errors import MeanFieldError, NotConvergedError
 from meanfield_pde.grid import Grid
@@ -119,7 +120,8 @@ class GridTokens:
         for law in rho:
             heads = self._matrices(law)
             table = None if size is None else self._table(size, table_reach(heads, self.field_targets))
-            out.append(assemble_field(self.attention, self.lattice, self.field_targets, heads, law.weights, table))
+            place = (self.attention, self.lattice, self.field_targets)
+            out.append(assemble_field(*place, heads, law.weights, table, out[-1] if out else None))
         return tuple(out)
 
     def _blocks(self, run: Callable[[int], T_], count: int, size: int | None) -> list[T_]:
@@ -198,24 +200,17 @@ class GridTokens:
 
     def _keep_stages(self, rho: tuple[Measure, ...], batch: int, size: int | None) -> bool:
         """Whether the stages of a sweep fit the budget. Raises: MeanFieldError if not even its steps do."""
-        grid, stages = self.transport.grid, self.transport.stepper.stages
-        # means stay in the box, so |V| <= sum of rho |W| |y|: the count of steps is bounded before the first one
-        reach = max(max(abs(a), abs(b)) for a, b in zip(grid.lower, grid.upper, strict=True))
-        speed = max(float(law.weights @ np.abs(self._matrices(law).values).max(axis=(1, 2))) for law in rho) * reach
-        rate = sum(
-            (speed + float(np.abs(v).max(initial=0.0))) / h
-            for v, h in zip(self.transport.drift, grid.spacing, strict=True)
-        )
-        steps = len(self.edges) - 1 + rate * float(self.edges[-1] - self.edges[0]) / self.transport.cfl
-        one = 8.0 * batch * grid.size
-        if steps * one > self.budget:
-            raise MeanFieldError(
-                f"the path of mu needs up to {steps * one:.3g} bytes ({steps:.3g} steps of {one:.3g}), "
-                f"over the budget of {self.budget:.3g}: take fewer cells, a smaller box or fewer sequences"
-            )
-        # a stage is its input, a velocity and a reconstruction per axis, and the moments
-        stage = one * (1 + 2 * grid.dim) + (one if size is None else 24.0 * batch * size)
-        return bool(steps * stages * stage <= self.budget)
+        grid = self.transport.grid
+        if self.attention.is_mean:
+            # means stay in the box, so |V| <= sum of rho |W| |y|: the count of steps is bounded before the first one
+            reach = max(max(abs(a), abs(b)) for a, b in zip(grid.lower, grid.upper, strict=True))
+            speed = max(float(law.weights @ np.abs(self._matrices(law).values).max(axis=(1, 2))) for law in rho) * reach
+        else:
+            speed = 2.0 * max(fastest(self.transport, one, self.mu0) for one in self.assemble(rho, None))
+        numbers = grid.size if size is None else 3 * size
+        if self.attention.name == "sinkhorn":
+            numbers *= 1 + max(len(self._matrices(law).scores) for law in rho)
+        return stages_fit(self.transport, self.edges, batch, speed, numbers, self.budget)
 
     def backward(self, sweep: Sweep, p_end: FloatArray) -> Costate:
         """Carry p (B, *cells) back; the gradient is the mean over sequences, summed over blocks in a fixed order."""
@@ -259,7 +254,7 @@ class GridTokens:
         nodes = sweep.nodes
         flat = nodes.reshape(*nodes.shape[:2], -1)
         drift = None
-        if costate is not None:
+        if costate is not None and self.attention.is_mean:
             pairing = np.asarray([grid.integral(p * mu) for p, mu in zip(costate.nodes, nodes, strict=True)])
             drift = float(np.abs(pairing - pairing[-1]).max())
         limited = sum(p.limited for p in sweep.paths)

@@ -14,6 +14,7 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.forward_backward import Costate, Path, carry_back, check_laws, contracted, forward
 from meanfield_pde.equations.means_tables import MeansTables
 from meanfield_pde.equations.mu_continuity import Transport, seen_weights
+from meanfield_pde.equations.path_budget import fastest, stages_fit
 from meanfield_pde.equations.schemes import DualReconstruction
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
@@ -114,13 +115,17 @@ class GridTokens:
         wanted = 1 if self.shared else len(self.edges) - 1
         if len(rho) != wanted:
             raise MeanFieldError(f"{len(rho)} head measures given where the depth has {wanted}: give one a layer")
-        tables = [None if size is None else self.tables.table(size, self._reach(law)) for law in rho]
+        heads = [self._matrices(law) for law in rho]
+        place = (self.attention, self.lattice, self.field_targets)
+        if size is None:
+            out: list[AssembledField] = []
+            for own, law in zip(heads, rho, strict=True):
+                out.append(assemble_field(*place, own, law.weights, None, out[-1] if out else None))
+            return tuple(out)
+        tables = [self.tables.table(size, self._reach(law)) for law in rho]
 
         def one(i: int) -> AssembledField:
-            heads = self._matrices(rho[i])
-            return assemble_field(
-                self.attention, self.lattice, self.field_targets, heads, rho[i].weights, tables[i]
-            )
+            return assemble_field(*place, heads[i], rho[i].weights, tables[i])
 
         return tuple(self._blocks(one, wanted, size))
 
@@ -180,24 +185,17 @@ class GridTokens:
 
     def _keep_stages(self, rho: tuple[Measure, ...], batch: int, size: int | None) -> bool:
         """Whether the stages of a sweep fit the budget. Raises: MeanFieldError if not even its steps do."""
-        grid, stages = self.transport.grid, self.transport.stepper.stages
-        # means stay in the box, so |V| <= sum of rho |W| |y|: the count of steps is bounded before the first one
-        reach = max(max(abs(a), abs(b)) for a, b in zip(grid.lower, grid.upper, strict=True))
-        speed = max(float(law.weights @ np.abs(self._matrices(law).values).max(axis=(1, 2))) for law in rho) * reach
-        rate = sum(
-            (speed + float(np.abs(v).max(initial=0.0))) / h
-            for v, h in zip(self.transport.drift, grid.spacing, strict=True)
-        )
-        steps = len(self.edges) - 1 + rate * float(self.edges[-1] - self.edges[0]) / self.transport.cfl
-        one = 8.0 * batch * grid.size
-        if steps * one > self.budget:
-            raise MeanFieldError(
-                f"the path of mu needs up to {steps * one:.3g} bytes ({steps:.3g} steps of {one:.3g}), "
-                f"over the budget of {self.budget:.3g}: take fewer cells, a smaller box or fewer sequences"
-            )
-        # a stage is its input, a velocity and a reconstruction per axis, and the moments
-        stage = one * (1 + 2 * grid.dim) + batch * self.tables.moment_bytes(size)
-        return bool(steps * stages * stage <= self.budget)
+        grid = self.transport.grid
+        if self.attention.is_mean:
+            # means stay in the box, so |V| <= sum of rho |W| |y|: the count of steps is bounded before the first one
+            reach = max(max(abs(a), abs(b)) for a, b in zip(grid.lower, grid.upper, strict=True))
+            speed = max(float(law.weights @ np.abs(self._matrices(law).values).max(axis=(1, 2))) for law in rho) * reach
+        else:
+            speed = 2.0 * max(fastest(self.transport, one, self.mu0) for one in self.assemble(rho, None))
+        numbers = self.tables.moment_numbers(size)
+        if self.attention.name == "sinkhorn":
+            numbers *= 1 + max(len(self._matrices(law).scores) for law in rho)
+        return stages_fit(self.transport, self.edges, batch, speed, numbers, self.budget)
 
     def backward(self, sweep: Sweep, p_end: FloatArray) -> Costate:
         """Carry p (B, *cells) back; the gradient is the mean over sequences, summed over blocks in a fixed order."""
@@ -247,7 +245,7 @@ class GridTokens:
         nodes = sweep.nodes
         flat = nodes.reshape(*nodes.shape[:2], -1)
         drift = None
-        if costate is not None:
+        if costate is not None and self.attention.is_mean:
             pairing = np.asarray([grid.integral(p * mu) for p, mu in zip(costate.nodes, nodes, strict=True)])
             drift = float(np.abs(pairing - pairing[-1]).max())
         limited = sum(p.limited for p in sweep.paths)

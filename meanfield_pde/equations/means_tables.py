@@ -79,7 +79,7 @@ class MeansTables:
         """The sizes beyond one."""
         return self.sizes[self.sizes.index(size) + 1 :]
 
-    def moment_bytes(self, size: int | None) -> float:
-        """Bytes of moments a law and stage."""
+    def moment_numbers(self, size: int | None) -> int:
+        """Numbers that the moments of a law take at a stage."""
         dim = len(self.lattice.axes)
-        return 8.0 * (len(self.lattice.points) if size is None else (dim + 2) * size**dim)
+        return len(self.lattice.points) if size is None else (dim + 2) * size**dim

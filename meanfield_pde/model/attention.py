@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,18 +10,25 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.model.field import AssembledField, MeansTable, PrescribedField, Target
 from meanfield_pde.model.heads import HeadMatrices
+from meanfield_pde.model.l2 import l2_field
 from meanfield_pde.model.lattice import Lattice
+from meanfield_pde.model.linear import LinearField
 from meanfield_pde.model.separable import SeparableField, separable
+from meanfield_pde.model.sinkhorn import SinkhornField
 from meanfield_pde.model.softmax_cost import TablePlan, table_plan
 from meanfield_pde.model.softmax_direct import DirectField
 from meanfield_pde.model.softmax_keys import KeyField
 from meanfield_pde.model.softmax_matrix import MatrixField
 from meanfield_pde.model.softmax_table import SIZES, SoftmaxTable, TabulatedField
 from meanfield_pde.model.tensor_table import TensorTable
+from meanfield_pde.model.unnormalised import unnormalised_field
+from meanfield_pde.model.windowed import windowed_field
 
 ATTENTIONS = ("softmax", "linear", "l2", "unnormalised", "windowed", "sinkhorn", "none")
 # their kernels have no inverse box filter in closed form
-SAMPLED = ("l2", "windowed", "sinkhorn")
+SAMPLED = ("l2", "sinkhorn")
+# not of degree 0 in mu: they are no means, so nothing keeps them in the box, and ∫ p dmu is not constant in depth
+SCALED = ("linear", "unnormalised")
 Reach = tuple[float, ...]
 """Largest |(A x)_k| of each axis k: the box of keys that a table covers."""
 
@@ -36,6 +43,11 @@ class Attention:
     def uses_samples(self, circle: bool) -> bool:
         """Whether the box filter is inverted by the filters of the lattice and not in closed form."""
         return circle or self.name in SAMPLED
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether v is W times a mean of tokens, so of degree 0 in mu and bounded by the box."""
+        return self.name not in SCALED
 
 
 def plan_means(
@@ -73,9 +85,11 @@ def assemble_field(
     heads: HeadMatrices,
     weights: FloatArray,
     table: MeansTable | None,
+    like: AssembledField | None = None,
 ) -> AssembledField:
     """The velocity at fixed targets for heads of given weights (K,).
 
+    Meaning: ``like`` is the field of other weights of the same heads at the same targets, whose kernels may be shared.
     Raises: MeanFieldError for an attention that is not defined for such tokens.
     """
     if attention.name == "none":
@@ -86,7 +100,19 @@ def assemble_field(
         if isinstance(table, TensorTable):
             by = KeyField if table.coefficients is None else MatrixField
             return by.assemble(table, heads, weights, targets)
+        if isinstance(like, SeparableField) and like.heads is heads:
+            return replace(like, weights=weights)
         if separable(heads, targets):
             return SeparableField("softmax", heads, weights, targets, lattice)
         return DirectField(heads, weights, targets, lattice.points, lattice.widths)
+    if attention.name == "linear":
+        return LinearField(heads, weights, targets, lattice)
+    if attention.name == "l2":
+        return l2_field(heads, weights, targets, lattice, like)
+    if attention.name == "unnormalised" and not lattice.circle:
+        return unnormalised_field(heads, weights, targets, lattice, like)
+    if attention.name == "windowed" and attention.window is not None:
+        return windowed_field(heads, weights, targets, lattice, attention.window, like)
+    if attention.name == "sinkhorn":
+        return SinkhornField(heads, weights, targets, lattice)
     raise MeanFieldError(f"attention = '{attention.name}' is not covered yet for tokens like these")

@@ -17,13 +17,10 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.model.box_filter import log_sinhc, mean_shift
 from meanfield_pde.model.field import Target
 from meanfield_pde.model.heads import HeadMatrices
+from meanfield_pde.model.kernel_sums import LARGEST, UNDERFLOW, shares
 from meanfield_pde.model.lattice import Lattice
 
 KERNELS = ("softmax", "unnormalised", "l2")
-# below this a shifted partition sum has lost digits to underflow and is redone with its own largest score
-UNDERFLOW = 1e-200
-# largest exponent of a kernel that is not normalised
-LARGEST = 600.0
 # numbers in an intermediate product: as many heads at a time as stay in a cache of the processor
 CHUNK = 2**17
 
@@ -65,7 +62,6 @@ class SeparableField:
     of cells, for l2 the sample weights of the lattice. `moments` is the masses themselves.
     Cost: about 2 n_A n Σ_k n_k multiply-adds a target and law for heads of W = w I.
     Memory: 8 n_a n_k² bytes an axis and kind of position (centres, faces).
-    Raises: MeanFieldError for an unnormalised kernel beyond e^600.
     """
 
     name: str
@@ -88,8 +84,6 @@ class SeparableField:
         used = np.asarray(self.heads.values.any(axis=0))
         object.__setattr__(self, "wanted", tuple(tuple(np.flatnonzero(used[t.component])) for t in self.targets))
         if not self.kernels:
-            if self.name == "unnormalised":
-                _refuse_overflow(np.abs(diagonals), self.targets, self.lattice.axes)
             object.__setattr__(self, "kernels", self._build([distinct for distinct, _ in found]))
 
     def _build(self, scales: list[FloatArray]) -> tuple[tuple[AxisKernel, ...], ...]:
@@ -168,15 +162,8 @@ class SeparableField:
     def _direct(self, head: int, x: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
         """e^{score}/Z (points, cells) and first moments (points, d) at single points, shifted by the true maximum."""
         y, scale = self.lattice.points, np.diagonal(self.heads.scores[head])
-        score = (x * scale) @ y.T - (0.5 * (y * y) @ scale if self.name == "l2" else 0.0)
-        occupied = w > 0.0
-        if not occupied.any():
-            raise MeanFieldError(f"{self.name} attention of a law without mass: give at least one positive weight")
-        # an empty cell may have any score; it is capped, not infinite
-        share = np.exp(np.minimum(score - score[:, occupied].max(axis=1, keepdims=True), LARGEST))
-        mass = np.where(occupied, w, 0.0)
-        share /= (share @ mass)[:, None]
-        return share, (share * mass) @ y
+        share = shares((x * scale) @ y.T - (0.5 * (y * y) @ scale if self.name == "l2" else 0.0), w)
+        return share, (share * w) @ y
 
     def velocity(self, moments: FloatArray) -> tuple[FloatArray, ...]:
         """Σ_A (W̄_A m(A x))_c at each target, W̄_A the mean of W over the heads of score A; (B, n_target)."""
@@ -284,11 +271,12 @@ def _product(matrices: FloatArray, u: FloatArray, axis: int) -> FloatArray:
     return np.asarray(moved).reshape(len(moved), *u.shape[1 : axis + 1], matrices.shape[1], *u.shape[axis + 2 :])
 
 
-def _refuse_overflow(scales: FloatArray, targets: tuple[Target, ...], axes: tuple[FloatArray, ...]) -> None:
-    far = np.array([float(np.abs(y).max()) for y in axes])
+def refuse_overflow(heads: HeadMatrices, targets: tuple[Target, ...], lattice: Lattice) -> None:
+    """Refuse heads of an unnormalised kernel that would reach beyond e^600. Raises: MeanFieldError with the size."""
+    far = np.array([float(np.abs(y).max()) for y in lattice.axes])
     for target in targets:
-        reach = np.abs(target.points).max(axis=0) if len(target.points) else np.zeros(len(axes))
-        largest = float((scales * (reach * far)).sum(axis=1).max())
+        reach = np.abs(target.points).max(axis=0) if len(target.points) else np.zeros(len(far))
+        largest = float((np.abs(heads.scores) @ reach @ far).max())
         if largest > LARGEST:
             raise MeanFieldError(
                 f"attention = 'unnormalised' reaches e^{largest:.0f} on this box, at most e^{LARGEST:.0f} can be "

@@ -152,8 +152,8 @@ def test_no_depth_in_several_axes_is_one_column_a_law(dim: int) -> None:
 def test_a_ring_of_angles_is_shown_from_minus_pi_to_pi_wherever_its_box_begins() -> None:
     problem = parse_problem(
         "kind = 'tokens'\ntokens = { lower = [0.0], upper = [6.283185307179586], cells = [24], periodic = [true], "
-        "drift = { constant = [1.0] } }\ndepth = {}\nsequences = [{ initial = { law = 'gaussian', mean = [2.0], covariance = "
-        "[[0.2]] } }]"
+        "drift = { constant = [1.0] } }\ndepth = {}\n"
+        "sequences = [{ initial = { law = 'gaussian', mean = [2.0], covariance = [[0.2]] } }]"
     )
     assert problem.tokens is not None
     grid = problem.tokens.grid()

@@ -15,6 +15,7 @@ from meanfield_pde.model.field import Target
 from meanfield_pde.model.heads import HeadMatrices
 from meanfield_pde.model.lattice import Lattice
 from meanfield_pde.model.separable import KERNELS, SeparableField
+from meanfield_pde.model.unnormalised import unnormalised_field
 
 SHAPES = {1: (40,), 2: (13, 11), 3: (10, 11, 10)}
 
@@ -179,7 +180,7 @@ def test_kernels_beyond_the_largest_number_are_refused() -> None:
     heads = HeadMatrices(np.full((1, 1, 1), 1.6), np.zeros(1, dtype=int), np.ones((1, 1, 1)))
     targets = (Target(grid.face_points(0), 0, grid.face_axes(0)),)
     with pytest.raises(MeanFieldError, match=r"reaches e\^6\d\d on this box, at most e\^600"):
-        SeparableField("unnormalised", heads, np.ones(1), targets, cells)
+        unnormalised_field(heads, np.ones(1), targets, cells, None)
 
 
 def test_the_bits_of_a_law_do_not_depend_on_its_batch() -> None:

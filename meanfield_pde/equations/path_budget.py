@@ -1,0 +1,39 @@
+"""Whether the path of mu in depth fits into memory, known before the first step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.mu_continuity import Transport, face_velocity
+from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.model.field import AssembledField
+
+
+def fastest(transport: Transport, field: AssembledField, u: FloatArray) -> float:
+    """Largest |V| at the faces for laws u (B, *cells)."""
+    return max(float(np.abs(v).max(initial=0.0)) for v in face_velocity(transport, field, u)[1])
+
+
+def stages_fit(
+    transport: Transport, edges: FloatArray, batch: int, speed: float, moments: int, budget: float
+) -> bool:
+    """Whether the stages of a sweep fit the budget of bytes; its steps must.
+
+    Meaning: ``speed`` bounds |V| without the drift, ``moments`` counts the numbers a stage keeps of one law.
+    Raises: MeanFieldError if not even the steps fit.
+    """
+    grid = transport.grid
+    rate = sum(
+        (speed + float(np.abs(v).max(initial=0.0))) / h for v, h in zip(transport.drift, grid.spacing, strict=True)
+    )
+    steps = len(edges) - 1 + rate * float(edges[-1] - edges[0]) / transport.cfl
+    one = 8.0 * batch * grid.size
+    if steps * one > budget:
+        raise MeanFieldError(
+            f"the path of mu needs up to {steps * one:.3g} bytes ({steps:.3g} steps of {one:.3g}), "
+            f"over the budget of {budget:.3g}: take fewer cells, a smaller box or fewer sequences"
+        )
+    # a stage is its input, a velocity and a reconstruction per axis, and the moments
+    stage = one * (1 + 2 * grid.dim) + 8.0 * batch * moments
+    return bool(steps * transport.stepper.stages * stage <= budget)

@@ -202,10 +202,8 @@ class GridTokens:
         # means stay in the box, so |V| <= sum of rho |W| |y|: the count of steps is bounded before the first one
         reach = max(max(abs(a), abs(b)) for a, b in zip(grid.lower, grid.upper, strict=True))
         speed = max(float(law.weights @ np.abs(self._matrices(law).values).max(axis=(1, 2))) for law in rho) * reach
-        rate = sum(
-            (speed + float(np.abs(v).max(initial=0.0))) / h
-            for v, h in zip(self.transport.drift, grid.spacing, strict=True)
-        )
+        rate = sum(speed / h for h in grid.spacing)
+        rate += self.transport.drift_rate(float(self.edges[0]), float(self.edges[-1]))
         steps = len(self.edges) - 1 + rate * float(self.edges[-1] - self.edges[0]) / self.transport.cfl
         one = 8.0 * batch * grid.size
         if steps * one > self.budget:

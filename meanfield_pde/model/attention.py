@@ -8,6 +8,7 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.model.aggregation import AggregationField
 from meanfield_pde.model.field import AssembledField, PrescribedField, Target
 from meanfield_pde.model.heads import HeadMatrices
 from meanfield_pde.model.lattice import Lattice
@@ -15,7 +16,7 @@ from meanfield_pde.model.separable import SeparableField, separable
 from meanfield_pde.model.softmax_direct import DirectField
 from meanfield_pde.model.softmax_table import SIZES, SoftmaxTable, TabulatedField
 
-ATTENTIONS = ("softmax", "linear", "l2", "unnormalised", "windowed", "sinkhorn", "none")
+ATTENTIONS = ("softmax", "linear", "l2", "unnormalised", "windowed", "sinkhorn", "aggregation", "none")
 # their kernels have no inverse box filter in closed form
 SAMPLED = ("l2", "windowed", "sinkhorn")
 Reach = tuple[float, ...]
@@ -65,6 +66,8 @@ def assemble_field(
     """
     if attention.name == "none":
         return PrescribedField(tuple(np.zeros(len(target.points)) for target in targets))
+    if attention.name == "aggregation":
+        return AggregationField(heads, weights, targets, lattice)
     if attention.name == "softmax" and not lattice.circle:
         if table is not None:
             return TabulatedField.assemble(table, heads, weights, targets)

@@ -64,14 +64,20 @@ def check_classic(law: ClassicLaw, dim: int, key: str) -> None:
             )
 
 
-def classic_masses(law: ClassicLaw, grid: Grid) -> FloatArray:
-    """Masses of a classical law in the cells, (*cells). Raises: MeanFieldError for a disk that leaves the box."""
+def classic_masses(law: ClassicLaw, grid: Grid, shift: float = 0.0) -> FloatArray:
+    """Masses of a classical law in the cells, (*cells), moved around a ring by ``shift`` (not the disk).
+
+    Raises: MeanFieldError for a disk that leaves the box.
+    """
+    length = grid.upper[0] - grid.lower[0]
     if isinstance(law, JiangShu):
-        masses = np.diff(jiang_shu_integral(np.linspace(-1.0, 1.0, grid.cells[0] + 1)))
+        turns, part = np.divmod((grid.edges(0) - grid.lower[0] - shift) / length, 1.0)
+        whole = jiang_shu_integral(np.array([1.0]))[0]
+        masses = np.diff(turns * whole + jiang_shu_integral(2.0 * part - 1.0))
         return np.asarray(masses / masses.sum())
     if isinstance(law, SinePower):
         nodes, weight = axis_nodes(grid, 0, law.power)
-        xi = (nodes - grid.lower[0]) / (grid.upper[0] - grid.lower[0])
+        xi = (nodes - grid.lower[0] - shift) / length
         masses = (weight * np.sin(2.0 * np.pi * xi) ** law.power).reshape(grid.cells[0], -1).sum(axis=1)
         return np.asarray(masses / masses.sum())
     return _disk_masses(law, grid)

@@ -15,6 +15,7 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.law_cells import function_masses, gaussian_masses, uniform_masses, von_mises_masses
+from meanfield_pde.law_classics import ClassicLaw, check_classic, classic_masses
 from meanfield_pde.law_deposit import atom_masses
 from meanfield_pde.law_points import function_log, gaussian_log, mixture_log, uniform_log, von_mises_log
 from meanfield_pde.sample_files import read_samples
@@ -88,7 +89,7 @@ class Density:
     function: Callable[[FloatArray], FloatArray]
 
 
-Law = Gaussian | Mixture | Uniform | Atoms | VonMises | Samples | Density
+Law = Gaussian | Mixture | Uniform | Atoms | VonMises | Samples | Density | ClassicLaw
 
 
 def cell_averages(law: Law, grid: Grid, base: Path = Path(".")) -> tuple[FloatArray, float]:
@@ -178,6 +179,8 @@ def check_law(law: Law, dim: int, where: str = "") -> None:
         check_weights(law.weights, len(law.components), f"{key}weights")
         for k, component in enumerate(law.components):
             check_law(component, dim, f"{key}components[{k}]")
+    elif isinstance(law, ClassicLaw):
+        check_classic(law, dim, key)
     elif isinstance(law, Samples) and law.bandwidth is not None and not 0 < law.bandwidth < inf:
         raise MeanFieldError(f"{key}bandwidth = {law.bandwidth} must be positive; leave it out for cell deposit")
 
@@ -236,6 +239,8 @@ def _masses(law: Law, grid: Grid, base: Path) -> FloatArray:
                 f"{base / law.file} has samples of dimension {points.shape[1]}, but the grid has dimension {grid.dim}"
             )
         return atom_masses(points, np.full(len(points), 1.0 / len(points)), grid, law.bandwidth)
+    if isinstance(law, ClassicLaw):
+        return classic_masses(law, grid)
     if isinstance(law, Mixture):
         share = np.array(law.weights, float) / sum(law.weights)
         parts = [w * _masses(c, grid, base) for w, c in zip(share, law.components, strict=True)]

@@ -17,6 +17,7 @@ from meanfield_pde.problem_checks import (
     integer,
     one_of,
 )
+from meanfield_pde.problem_drift import check_drift
 from meanfield_pde.problem_objective import check_objective, check_potential, check_rings, check_sequences
 from meanfield_pde.problem_sections import (
     Depth,
@@ -95,6 +96,7 @@ def validate(problem: Problem) -> None:
     check_sections(problem.kind, present)
     if problem.tokens is not None:
         check_tokens(problem.tokens, problem.attention)
+        check_drift(problem.tokens.drift, problem.tokens.periodic or (False,) * len(problem.tokens.cells))
     if problem.heads is not None:
         check_heads(problem.heads, problem.kind, problem.tokens)
         check_acts(problem.heads.family, problem.attention)

@@ -145,7 +145,7 @@ def check_box(box: Tokens | Heads, where: str, most_axes: int = 3) -> None:
 
 
 def check_tokens(tokens: Tokens, attention: str | None) -> None:
-    """Refuse a token box or drift that cannot be used, and rings on which the attention is not defined."""
+    """Refuse a token box that cannot be used, and rings on which the attention is not defined."""
     check_box(tokens, "tokens")
     if attention is not None and any(tokens.periodic):
         if len(tokens.cells) > 1 or attention not in ON_CIRCLE:
@@ -155,13 +155,6 @@ def check_tokens(tokens: Tokens, attention: str | None) -> None:
             )
         check_circumference(tokens.upper[0] - tokens.lower[0], "tokens")
     number(tokens.noise, "tokens.noise", 0.0)
-    number(tokens.drift.leak, "tokens.drift.leak")
-    if tokens.drift.constant:
-        vector(tokens.drift.constant, "tokens.drift.constant", len(tokens.cells))
-    if tokens.drift.leak != 0 and any(tokens.periodic):
-        raise MeanFieldError(
-            f"tokens.drift.leak = {tokens.drift.leak:g} jumps at the seam of a periodic axis: use walls, or leak = 0"
-        )
 
 
 def check_circumference(length: float, where: str) -> None:

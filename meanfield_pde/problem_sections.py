@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from meanfield_pde.drift_flows import DriftFunction
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Law, Vector
@@ -22,10 +23,16 @@ def given(section: T | None, name: str) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Prescribed token velocity ``constant`` - ``leak`` x, added to that of attention."""
+    """Prescribed token velocity ``constant`` - ``leak`` x + ``flow``, added to that of attention.
+
+    Meaning: ``flow`` is one of `drift_flows.FLOWS`, with its ``period`` where it has one (1 if left out), or a Python
+    function of positions (n, d) and depth t -> velocities (n, d).
+    """
 
     leak: float = 0.0
     constant: Vector = ()
+    flow: str | DriftFunction | None = None
+    period: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,9 +76,13 @@ def forward(
     for layer, length in enumerate(np.diff(edges)):
         field = fields[layer % len(fields)]
         start = nodes[layer]
-        first = evaluate(transport, field, start)
-        _check_finite(first, layer, float(edges[layer]), sequence)  # before the count of steps is taken from it
-        count = max(1, ceil(float(length) * courant_rate(transport, first.velocity) / transport.cfl - slack))
+        begin, end_depth = float(edges[layer]), float(edges[layer + 1])
+        first = evaluate(transport, field, start, begin)
+        _check_finite(first, layer, begin, sequence)  # before the count of steps is taken from it
+        fastest = courant_rate(transport, first.velocity)
+        if transport.moving is not None:
+            fastest = max(fastest, transport.drift_rate(begin, end_depth))
+        count = max(1, ceil(float(length) * fastest / transport.cfl - slack))
         while True:
             path, end, used, faces = _layer(
                 transport,
@@ -86,7 +90,7 @@ def forward(
                 start,
                 first,
                 layer,
-                (float(edges[layer]), float(length)),
+                (begin, float(length)),
                 count,
                 keep,
                 sequence,
@@ -126,17 +130,18 @@ def _layer(
     used, limited = 0.0, 0
     for k in range(count):
         start = opening(transport, u, dt)
-        stage = first if start is first.u else evaluate(transport, field, start)
-        _check_finite(stage, layer, depth + k * dt, sequence)
+        t = depth + k * dt
+        stage = first if start is first.u else evaluate(transport, field, start, t)
+        _check_finite(stage, layer, t, sequence)
         used = max(used, dt * courant_rate(transport, stage.velocity))
         if used > 4.0 * transport.cfl:
             # runaway: no use in going on with this step
             return LayerPath(dt, starts, None), u, used, limited
         starts.append(u)
-        u, stages, faces = step(transport, field, u, dt, stage)
+        u, stages, faces = step(transport, field, u, t, dt, stage)
         limited += faces
-        if transport.positivity:
-            # every stage is a step of its own, and has to be short enough for its own velocity
+        if transport.positivity or transport.moving is not None:
+            # with positivity every stage is a step of its own, and has to be short enough for its own velocity
             used = max(used, *(dt * courant_rate(transport, s.velocity) for s in stages))
         if keep:
             kept.append(stages)
@@ -192,10 +197,13 @@ def carry_back(transport: Transport, fields: Sequence[AssembledField], path: Pat
     gradient: list[FloatArray | None] = [None for _ in fields]
     for layer in range(len(path.layers) - 1, -1, -1):
         part = path.layers[layer]
-        at = 0 if shared else layer
+        at, depth = 0 if shared else layer, float(path.edges[layer])
         field = fields[at]
         for k in range(len(part.starts) - 1, -1, -1):
-            stages = part.stages[k] if part.stages is not None else step(transport, field, part.starts[k], part.dt)[1]
+            if part.stages is not None:
+                stages = part.stages[k]
+            else:
+                stages = step(transport, field, part.starts[k], depth + k * part.dt, part.dt)[1]
             p, cotangents = step_transpose(transport, field, dual, stages, p, part.dt)
             left[at].extend((g, s.moments) for g, s in zip(cotangents, stages, strict=True))
             if len(left[at]) >= GATHER or len(left[at]) * left[at][0][1].nbytes >= GATHER_BYTES:
@@ -233,8 +241,10 @@ def laws_at(transport: Transport, fields: Sequence[AssembledField], path: Path, 
             out[i] = path.nodes[layer + 1]
             continue
         part = path.layers[layer]
-        k = min(int((t - path.edges[layer]) / part.dt), len(part.starts) - 1)
-        rest = float(t - path.edges[layer]) - k * part.dt
+        start = float(path.edges[layer])
+        k = min(int((t - start) / part.dt), len(part.starts) - 1)
+        rest = float(t - start) - k * part.dt
         field = fields[layer % len(fields)]
-        out[i] = step(transport, field, part.starts[k], rest)[0] if rest > 0.0 else part.starts[k]
+        u = part.starts[k]
+        out[i] = step(transport, field, u, start + k * part.dt, rest)[0] if rest > 0.0 else u
     return out

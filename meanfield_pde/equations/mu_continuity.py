@@ -7,6 +7,7 @@ F = <V> R + sum_{k != axis} (δ_k V)(δ_k R) / 12 with undivided central differe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ from meanfield_pde.kernels.log_laplace import seen_cells
 from meanfield_pde.kernels.sweep import sweep
 from meanfield_pde.model.field import AssembledField
 
+# depths at which a drift that changes with depth is looked at for its speed
+SPEEDS = 17
 # a run of positive cells below this share of the largest value is noise
 CORE = 1e-12
 
@@ -31,8 +34,9 @@ CORE = 1e-12
 class Transport:
     """How mu is moved on a grid: scheme, stepper, Courant number, positivity, prescribed drift, noise.
 
-    Meaning: ``drift`` holds, per axis, the prescribed normal velocity at the faces (*face_shape) added to V;
-    ``noise`` is split from the transport of every step, and has no Courant limit.
+    Meaning: ``drift`` holds, per axis, the prescribed normal velocity at the faces (*face_shape) added to V, and
+    ``moving`` gives what changes with depth t, in the same shapes; ``noise`` is split from the transport of every
+    step, and has no Courant limit.
     Raises: MeanFieldError when the Courant number is beyond the stability limit of scheme and stepper, or an axis
     has fewer cells than the stencil.
     """
@@ -44,6 +48,7 @@ class Transport:
     positivity: bool
     drift: tuple[FloatArray, ...]
     noise: TokenNoise | None = None
+    moving: Callable[[float], tuple[FloatArray, ...]] | None = None
 
     def __post_init__(self) -> None:
         for axis, n in enumerate(self.grid.cells):
@@ -70,6 +75,17 @@ class Transport:
         else:
             limit = courant_limit(centred_weights(self.reconstruction.order), self.stepper)
         return min(limit, 0.5) if self.positivity else limit
+
+    def drift_at(self, t: float) -> tuple[FloatArray, ...]:
+        """The prescribed velocity at depth t."""
+        if self.moving is None:
+            return self.drift
+        return tuple(still + more for still, more in zip(self.drift, self.moving(t), strict=True))
+
+    def drift_rate(self, start: float, end: float) -> float:
+        """Largest Courant number per unit of depth of the prescribed velocity alone, at depths in [start, end]."""
+        depths = [start] if self.moving is None else np.linspace(start, end, SPEEDS).tolist()
+        return max(courant_rate(self, self.drift_at(t)) for t in depths)
 
 
 class Stage(NamedTuple):
@@ -99,9 +115,9 @@ def seen_weights(grid: Grid, u: FloatArray) -> FloatArray:
 
 
 def face_velocity(
-    transport: Transport, field: AssembledField, u: FloatArray
+    transport: Transport, field: AssembledField, u: FloatArray, t: float = 0.0
 ) -> tuple[FloatArray, tuple[FloatArray, ...]]:
-    """Moments of the laws and the normal velocity on the faces of each axis, drift included.
+    """Moments of the laws and the normal velocity on the faces of each axis, drift at depth t included.
 
     Attention looks at the cells that `seen` names, so that noise in a tail can neither make a partition sum vanish nor
     rule the means at large keys.
@@ -109,10 +125,8 @@ def face_velocity(
     """
     grid = transport.grid
     moments = field.moments(seen_weights(grid, u))
-    found = field.velocity(moments)
-    return moments, tuple(
-        v.reshape(len(u), *grid.face_shape(axis)) + transport.drift[axis] for axis, v in enumerate(found)
-    )
+    found, drift = field.velocity(moments), transport.drift_at(t)
+    return moments, tuple(v.reshape(len(u), *grid.face_shape(axis)) + drift[axis] for axis, v in enumerate(found))
 
 
 def courant_rate(transport: Transport, velocity: tuple[FloatArray, ...]) -> float:
@@ -214,9 +228,9 @@ def opening(transport: Transport, u: FloatArray, dt: float) -> FloatArray:
 
 
 def step(
-    transport: Transport, field: AssembledField, u: FloatArray, dt: float, first: Stage | None = None
+    transport: Transport, field: AssembledField, u: FloatArray, t: float, dt: float, first: Stage | None = None
 ) -> tuple[FloatArray, tuple[Stage, ...], int]:
-    """One Runge–Kutta step of length dt: the new laws, the stages (for the costate), faces limited.
+    """One Runge–Kutta step from depth t of length dt: the new laws, the stages (for the costate), faces limited.
 
     ``first`` may hand in the stage at the `opening` of the step when it is known already.
     """
@@ -224,8 +238,8 @@ def step(
     limited = 0
     u = opening(transport, u, dt) if first is None else first.u
     current = u
-    for i, base in enumerate(transport.stepper.base):
-        stage = first if i == 0 and first is not None else evaluate(transport, field, current)
+    for i, (base, node) in enumerate(zip(transport.stepper.base, transport.stepper.nodes, strict=True)):
+        stage = first if i == 0 and first is not None else evaluate(transport, field, current, t + node * dt)
         slope, count = rate(transport, current, stage.velocity, stage.reconstructed, dt)
         stages.append(stage)
         limited += count
@@ -243,7 +257,7 @@ def step(
     return current, tuple(stages), limited
 
 
-def evaluate(transport: Transport, field: AssembledField, u: FloatArray) -> Stage:
-    """Field, velocities and reconstructions at u."""
-    moments, velocity = face_velocity(transport, field, u)
+def evaluate(transport: Transport, field: AssembledField, u: FloatArray, t: float = 0.0) -> Stage:
+    """Field, velocities and reconstructions at u and depth t."""
+    moments, velocity = face_velocity(transport, field, u, t)
     return Stage(u, moments, velocity, reconstruct(transport, u, velocity))

@@ -24,9 +24,7 @@ def stages_fit(
     Raises: MeanFieldError if not even the steps fit.
     """
     grid = transport.grid
-    rate = sum(
-        (speed + float(np.abs(v).max(initial=0.0))) / h for v, h in zip(transport.drift, grid.spacing, strict=True)
-    )
+    rate = sum(speed / h for h in grid.spacing) + transport.drift_rate(float(edges[0]), float(edges[-1]))
     steps = len(edges) - 1 + rate * float(edges[-1] - edges[0]) / transport.cfl
     one = 8.0 * batch * grid.size
     if steps * one > budget:

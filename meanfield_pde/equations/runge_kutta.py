@@ -26,6 +26,14 @@ class Stepper:
         """Evaluations of the rate a step."""
         return len(self.base)
 
+    @property
+    def nodes(self) -> tuple[float, ...]:
+        """Where in the step each stage is evaluated, as a share of dt: c_{i+1} = (1 - base_i)(c_i + 1)."""
+        out = [0.0]
+        for base in self.base[:-1]:
+            out.append((1.0 - base) * (out[-1] + 1.0))
+        return tuple(out)
+
 
 STEPPERS = {
     "ssprk1": Stepper(1, (0.0,), (1.0, 1.0)),

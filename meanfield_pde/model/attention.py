@@ -8,6 +8,7 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.model.aggregation import AggregationField
 from meanfield_pde.model.field import AssembledField, MeansTable, PrescribedField, Target
 from meanfield_pde.model.heads import HeadMatrices
 from meanfield_pde.model.l2 import l2_field
@@ -24,11 +25,11 @@ from meanfield_pde.model.tensor_table import TensorTable
 from meanfield_pde.model.unnormalised import unnormalised_field
 from meanfield_pde.model.windowed import windowed_field
 
-ATTENTIONS = ("softmax", "linear", "l2", "unnormalised", "windowed", "sinkhorn", "none")
+ATTENTIONS = ("softmax", "linear", "l2", "unnormalised", "windowed", "sinkhorn", "aggregation", "none")
 # their kernels have no inverse box filter in closed form
 SAMPLED = ("l2", "sinkhorn")
 # not of degree 0 in mu: they are no means, so nothing keeps them in the box, and ∫ p dmu is not constant in depth
-SCALED = ("linear", "unnormalised")
+SCALED = ("linear", "unnormalised", "aggregation")
 Reach = tuple[float, ...]
 """Largest |(A x)_k| of each axis k: the box of keys that a table covers."""
 
@@ -94,6 +95,8 @@ def assemble_field(
     """
     if attention.name == "none":
         return PrescribedField(tuple(np.zeros(len(target.points)) for target in targets))
+    if attention.name == "aggregation":
+        return AggregationField(heads, weights, targets, lattice)
     if attention.name == "softmax" and not lattice.circle:
         if isinstance(table, SoftmaxTable):
             return TabulatedField.assemble(table, heads, weights, targets)

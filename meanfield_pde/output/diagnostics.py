@@ -136,8 +136,8 @@ def warnings_of(worst: Mapping[str, float | bool | None]) -> tuple[str, ...]:
         )
     if beyond("peak_mass_mu", PEAK_MASS):
         out.append(
-            f"mu is narrower than the grid: one cell holds {worst['peak_mass_mu']:.0%} of its mass, so widths and "
-            "variances are those of the cells; take more cells"
+            f"mu has concentrated below the grid scale: one cell holds {worst['peak_mass_mu']:.0%} of its mass, so "
+            "widths and variances are those of the cells; take more cells, unless the law itself collapses"
         )
     if worst.get("dual") and beyond("costate_drift", COSTATE_DRIFT):
         out.append(f"∫p dmu is not constant in depth: it drifts by {worst['costate_drift']:.1e}")

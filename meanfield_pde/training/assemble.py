@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
+from meanfield_pde.drift_flows import prescribed
 from meanfield_pde.equations.given_potential import GivenPotential
 from meanfield_pde.equations.grid_tokens import GridTokens
 from meanfield_pde.equations.mu_continuity import Transport
@@ -154,16 +155,12 @@ def fixed_heads(problem: Problem) -> tuple[Measure, ...]:
 
 
 def transport(tokens: Tokens, depth: Depth) -> Transport:
-    """Scheme, stepper, Courant number and prescribed drift on the grid of the tokens."""
-    grid = tokens.grid()
-    constant = tokens.drift.constant or (0.0,) * grid.dim
-    drift = []
-    for axis in range(grid.dim):
-        along = constant[axis] - tokens.drift.leak * grid.face_points(axis)[:, axis]
-        drift.append(along.reshape(grid.face_shape(axis)))
+    """Scheme, stepper, Courant number, prescribed drift and noise on the grid of the tokens."""
+    grid, given_drift = tokens.grid(), tokens.drift
+    drift, moving = prescribed(grid, given_drift.leak, given_drift.constant, given_drift.flow, given_drift.period)
     noise = TokenNoise(grid, tokens.noise, depth.splitting, depth.positivity) if tokens.noise > 0.0 else None
     return Transport(
-        grid, scheme(depth.scheme), stepper(depth.stepper), depth.cfl, depth.positivity, tuple(drift), noise
+        grid, scheme(depth.scheme), stepper(depth.stepper), depth.cfl, depth.positivity, drift, noise, moving
     )
 
 

@@ -21,7 +21,8 @@ from meanfield_pde.model.heads import head_matrices
 from meanfield_pde.model.kernel_sums import coverage
 from meanfield_pde.model.objective import FeatureMap, PooledRegression
 
-ALL = [name for name in ATTENTIONS if name != "none"]
+# aggregation is no attention, and has laws of its own
+ALL = [name for name in ATTENTIONS if name not in ("none", "aggregation")]
 MEANS = [name for name in ALL if name not in ("linear", "unnormalised")]
 WINDOW = 1.2
 GRIDS = {

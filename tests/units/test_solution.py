@@ -92,7 +92,7 @@ def tokens_problem(points: tuple[tuple[float, float], ...], **more: object) -> P
 
 
 def test_a_law_that_blows_up_is_warned_of() -> None:
-    with pytest.warns(UserWarning, match="touches the wall|under-resolved|narrower than the grid"):
+    with pytest.warns(UserWarning, match="touches the wall|under-resolved|below the grid scale"):
         solve(tokens_problem(((0.5, 1.0),), depth=Depth(T=6.0, layers=4)))
 
 
@@ -100,7 +100,7 @@ def test_a_law_narrower_than_a_cell_is_warned_of() -> None:
     narrow = (gaussian(0.3, 0.2),)
     still = tokens_problem((), attention=None, heads=None, depth=Depth(T=2.0, layers=4), sequences=narrow)
     moving = replace(still, tokens=Tokens((-4.0,), (4.0,), (64,), drift=Drift(leak=3.0)))
-    with pytest.warns(UserWarning, match="narrower than the grid"):
+    with pytest.warns(UserWarning, match="below the grid scale"):
         solve(moving)
 
 

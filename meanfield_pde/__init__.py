@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from meanfield_pde.problem import Sequence as Sequence
     from meanfield_pde.problem import SequenceFile as SequenceFile
     from meanfield_pde.problem_file import load_problem as load_problem
+    from meanfield_pde.training.stationary import critical_beta as critical_beta
+    from meanfield_pde.training.stationary import stability as stability
+    from meanfield_pde.training.stationary import stationary as stationary
 
 # in the order of the equations: what is given, mu and p, rho, training
 _WHERE = {
@@ -39,6 +42,9 @@ _WHERE = {
     "solve": "meanfield_pde.output.solve",
     "Solution": "meanfield_pde.output.solution",
     "read_run": "meanfield_pde.output.report",
+    "stationary": "meanfield_pde.training.stationary",
+    "stability": "meanfield_pde.training.stationary",
+    "critical_beta": "meanfield_pde.training.stationary",
     "MeanFieldError": "meanfield_pde.errors",
 }
 

@@ -20,6 +20,7 @@ from meanfield_pde.problem_checks import (
 from meanfield_pde.problem_drift import check_drift
 from meanfield_pde.problem_objective import check_objective, check_potential, check_rings, check_sequences
 from meanfield_pde.problem_sections import (
+    DataFile,
     Depth,
     Drift,
     Feature,
@@ -29,12 +30,16 @@ from meanfield_pde.problem_sections import (
     Potential,
     Sequence,
     SequenceFile,
+    Shallow,
     Tokens,
     Training,
+    TwoGaussians,
     given,
 )
+from meanfield_pde.problem_shallow import check_shallow
 
 __all__ = [
+    "DataFile",
     "Depth",
     "Drift",
     "Feature",
@@ -45,8 +50,10 @@ __all__ = [
     "Problem",
     "Sequence",
     "SequenceFile",
+    "Shallow",
     "Tokens",
     "Training",
+    "TwoGaussians",
     "given",
     "validate",
 ]
@@ -54,7 +61,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Tokens only, Fokker-Planck only, or the training of heads by tokens.
+    """Tokens only, Fokker-Planck only, a shallow model, or the training of heads by tokens carried through depth.
 
     Meaning: ``reference`` names the library problem whose exact solution holds for a problem of this
     form. ``base`` is the folder that sample files are relative to; it is no part of the TOML file.
@@ -73,6 +80,8 @@ class Problem:
     sequences: tuple[Sequence | SequenceFile, ...] = ()
     objective: Objective | None = None
     potential: Potential | None = None
+    shallow: Shallow | None = None
+    data: DataFile | TwoGaussians | None = None
     training: Training | None = None
     output: Output = field(default_factory=Output)
     base: str = field(default=".", compare=False, metadata={"toml": False})
@@ -89,7 +98,8 @@ def validate(problem: Problem) -> None:
     one_of(problem.kind, KINDS, "kind")
     integer(problem.seed, "seed", 0)
     check_attention(problem.attention, problem.window)
-    present = {name for name in ("attention", "tokens", "heads", "depth", "objective", "potential", "training")
+    present = {name for name in ("attention", "tokens", "heads", "depth", "objective", "potential", "shallow", "data",
+                                "training")
              if getattr(problem, name) is not None}  # fmt: skip
     if problem.sequences:
         present.add("sequences")
@@ -99,7 +109,7 @@ def validate(problem: Problem) -> None:
         check_drift(problem.tokens.drift, problem.tokens.periodic or (False,) * len(problem.tokens.cells))
     if problem.heads is not None:
         check_heads(problem.heads, problem.kind, problem.tokens)
-        check_acts(problem.heads.family, problem.attention)
+        check_acts(problem.heads.family, problem.attention, problem.kind)
     if problem.depth is not None:
         check_depth(problem.depth)
     if problem.training is not None:
@@ -109,7 +119,11 @@ def validate(problem: Problem) -> None:
         if problem.objective is not None:
             check_objective(problem.objective, dim)
             check_rings(problem.objective, problem.tokens)
-        check_sequences(problem.sequences, problem.objective, dim)
+        check_sequences(problem.sequences, problem.objective, dim, shallow=problem.kind == "shallow")
+    if problem.kind == "shallow":
+        check_shallow(
+            problem.attention, problem.tokens, problem.sequences, problem.heads, problem.shallow, problem.data
+        )
     if problem.potential is not None and problem.heads is not None:
         check_potential(problem.potential, problem.heads.grid())
     end = problem.training.s_end if problem.training is not None else problem.depth.T if problem.depth else 0.0

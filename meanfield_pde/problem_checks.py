@@ -9,19 +9,21 @@ from numbers import Integral, Real
 from meanfield_pde.errors import MeanFieldError, nearest
 from meanfield_pde.laws import Atoms, Samples, check_law, check_weights
 from meanfield_pde.model.attention import ATTENTIONS
-from meanfield_pde.model.heads import ALONE, ANGLES, FAMILIES, axes_of
+from meanfield_pde.model.heads import ALONE, ANGLES, FAMILIES, RADIAL, axes_of
 from meanfield_pde.problem_sections import Depth, Heads, Output, Tokens, Training
 
-KINDS = ("training", "tokens", "fokker-planck")
+KINDS = ("training", "tokens", "fokker-planck", "shallow")
 REQUIRED = {
     "training": ("attention", "tokens", "heads", "depth", "sequences", "objective", "training"),
     "tokens": ("tokens", "depth", "sequences"),
     "fokker-planck": ("heads", "potential", "training"),
+    "shallow": ("attention", "heads", "training"),
 }
 ALLOWED = {
     "training": REQUIRED["training"],
     "tokens": ("attention", "tokens", "heads", "depth", "sequences", "objective"),
     "fokker-planck": REQUIRED["fokker-planck"],
+    "shallow": (*REQUIRED["shallow"], "tokens", "sequences", "shallow", "data"),
 }
 SCHEMES = ("upwind1", "linear3", "linear5", "muscl-minmod", "muscl-mc", "muscl-vanleer", "muscl-vanalbada", "weno5z")
 STEPPERS = ("ssprk1", "ssprk2", "ssprk3")
@@ -97,9 +99,11 @@ def check_attention(attention: str | None, window: float | None) -> None:
         raise MeanFieldError(f"window = {window!r} is for attention = 'windowed': remove it, or change the attention")
 
 
-def check_acts(family: object, attention: str | None) -> None:
+def check_acts(family: object, attention: str | None, kind: str) -> None:
     """Refuse heads that do not act by their attention."""
     alone = family in ALONE
+    if family == RADIAL and kind != "shallow":
+        raise MeanFieldError(f"heads.family = '{RADIAL}' is for kind = 'shallow', not '{kind}': take another family")
     if alone and attention != "none":
         raise MeanFieldError(f"heads.family = '{family}' looks at no other token: set attention = 'none'")
     if attention == "none" and not alone:

@@ -9,7 +9,7 @@ from pathlib import Path
 from meanfield_pde.config import from_toml, to_toml
 from meanfield_pde.errors import FileError
 from meanfield_pde.laws import Law, Mixture, Samples
-from meanfield_pde.problem import Problem, SequenceFile
+from meanfield_pde.problem import DataFile, Problem, SequenceFile
 from meanfield_pde.problem_checks import NOT_COVERED
 
 
@@ -63,4 +63,7 @@ def absolute_paths(problem: Problem) -> Problem:
         )
         for entry in problem.sequences
     )
-    return replace(problem, sequences=sequences, base=str(base))
+    data = problem.data
+    if isinstance(data, DataFile):
+        data = replace(data, file=str((base / data.file).resolve()))
+    return replace(problem, sequences=sequences, data=data, base=str(base))

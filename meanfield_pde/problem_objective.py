@@ -9,7 +9,7 @@ import numpy as np
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Law, Vector, check_law
-from meanfield_pde.problem_checks import ROLES, integer, number, one_of, vector
+from meanfield_pde.problem_checks import ROLES, check_circumference, integer, number, one_of, vector
 from meanfield_pde.problem_sections import Feature, Objective, Potential, Sequence, SequenceFile, Tokens
 
 OBJECTIVES = ("potential", "regression", "cross-entropy", "energy-distance")
@@ -73,9 +73,15 @@ def check_feature(feature: Feature, dim: int, where: str) -> None:
 
 
 def check_sequences(
-    sequences: tuple[Sequence | SequenceFile, ...], objective: Objective | None, dim: int, with_targets: bool = True
+    sequences: tuple[Sequence | SequenceFile, ...],
+    objective: Objective | None,
+    dim: int,
+    with_targets: bool = True,
+    shallow: bool = False,
 ) -> None:
     """Refuse sequences of another dimension than the tokens or with targets that the objective cannot use.
+
+    A ``shallow`` problem has no objective: its targets are polynomials of the token.
 
     Without ``with_targets`` they are there to be predicted: a target may be missing, and none has to train.
     """
@@ -91,14 +97,24 @@ def check_sequences(
         check_law(entry.initial, dim, f"{where}.initial")
         one_of(entry.role, ROLES, f"{where}.role")
         if with_targets or entry.target is not None:
-            check_target(entry.target, objective, dim, f"{where}.target")
+            check_target(entry.target, objective, dim, f"{where}.target", shallow)
     if with_targets and not any(isinstance(entry, SequenceFile) or entry.role == "train" for entry in sequences):
         raise MeanFieldError("no sequence has role = 'train', so there is nothing to carry: set it on at least one")
 
 
-def check_target(target: Target, objective: Objective | None, dim: int, where: str) -> None:
-    """Refuse a target that does not fit the objective."""
-    if objective is None or objective.kind == "potential":
+def check_target(
+    target: Target, objective: Objective | None, dim: int, where: str, shallow: bool = False
+) -> None:
+    """Refuse a target that does not fit the objective, or is no polynomial of a token in a ``shallow`` problem."""
+    if shallow:
+        values = target if isinstance(target, tuple) else (target,)
+        if not values or not all(isinstance(value, int | float) for value in values):
+            raise MeanFieldError(
+                f"{where} = {target!r} must be a number, or the coefficients of a polynomial of the token, ascending"
+            )
+        for k, value in enumerate(values):
+            number(value, f"{where}[{k}]" if isinstance(target, tuple) else where)
+    elif objective is None or objective.kind == "potential":
         if target is not None:
             what = "without an objective" if objective is None else "with objective.kind = 'potential'"
             raise MeanFieldError(f"{where} = {target!r} has no use {what}: remove it")
@@ -126,6 +142,7 @@ def check_potential(potential: Potential, grid: Grid) -> None:
             f"potential.coefficients has {len(potential.coefficients)} polynomials, but heads has {grid.dim} axes"
         )
     number(potential.interaction, "potential.interaction")
+    _check_rings_of(potential, grid)
     if potential.interaction != 0 and any(grid.periodic):
         raise MeanFieldError(
             f"potential.interaction = {potential.interaction:g} is not periodic: use walls, or interaction = 0"
@@ -145,3 +162,26 @@ def check_potential(potential: Potential, grid: Grid) -> None:
             raise MeanFieldError(
                 f"potential.coefficients[{k}] jumps by {high - low:g} at the seam of periodic axis {k}: use walls"
             )
+
+
+def _check_rings_of(potential: Potential, grid: Grid) -> None:
+    """Refuse what lives on rings between walls, or on rings of another length than once around."""
+    number(potential.cosine, "potential.cosine")
+    if potential.cosine != 0:
+        if not any(grid.periodic):
+            raise MeanFieldError(
+                f"potential.cosine = {potential.cosine:g} acts along rings: set heads.periodic = true on an axis, or "
+                "use potential.interaction between walls"
+            )
+        for k in np.flatnonzero(grid.periodic).tolist():
+            check_circumference(grid.upper[k] - grid.lower[k], f"potential.cosine on heads, axis {k}")
+    if potential.harmonics and len(potential.harmonics) != grid.dim:
+        raise MeanFieldError(
+            f"potential.harmonics has {len(potential.harmonics)} lists, but heads has {grid.dim} axes: give one each, "
+            "empty between walls"
+        )
+    for axis, rows in enumerate(potential.harmonics):
+        if rows and not grid.periodic[axis]:
+            raise MeanFieldError(f"potential.harmonics[{axis}] is for a ring: axis {axis} has walls; use coefficients")
+        for j, row in enumerate(rows):
+            vector(row, f"potential.harmonics[{axis}][{j}]", 2)

@@ -151,10 +151,41 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Potential:
-    """Given psi: a sum over axes of ascending polynomials, and (interaction/2) ∫ |theta - theta'|² rho(dtheta')."""
+    """Given psi: V, attraction (interaction/2) ∫ |theta - theta'|² rho(dtheta'), and -cosine ∫ cos(theta - theta') rho.
+
+    Meaning: V sums over axes the ascending polynomials ``coefficients`` and, on rings of length L, ``harmonics``: the
+    pairs (a_1, b_1), (a_2, b_2), .. of a_k cos(2 pi k theta/L) + b_k sin(2 pi k theta/L). The cosine acts along rings.
+    """
 
     coefficients: tuple[Vector, ...]
     interaction: float = 0.0
+    cosine: float = 0.0
+    harmonics: tuple[tuple[Vector, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """Samples (x_i, y_i) in an .npz file beside the problem: arrays ``inputs`` and ``targets``, (N,) or (N, 1)."""
+
+    file: str
+    inputs: str = "inputs"
+    targets: str = "targets"
+
+
+@dataclass(frozen=True, slots=True)
+class TwoGaussians:
+    """Equally likely classes in R^dimension: N(0, (1 + difference)² I) labelled 1, N(0, (1 - difference)² I) -1."""
+
+    dimension: int
+    difference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shallow:
+    """One layer without transport: the loss of the predictions ∫ K(theta) drho, and the activation of a neuron."""
+
+    loss: str = "squared"
+    activation: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,8 @@ def sequence_batch(
     if role is not None:
         one_of(role, ROLES, "role")
     given = problem.sequences if entries is None else entries
-    check_sequences(given, problem.objective, grid.dim, with_targets=entries is None)
+    shallow = problem.kind == "shallow"
+    check_sequences(given, problem.objective, grid.dim, entries is None, shallow)
     parts = []
     for k, entry in enumerate(given):
         if isinstance(entry, SequenceFile):
@@ -98,7 +99,7 @@ def _from_file(
     chosen = [i for i in range(len(weights)) if role in (None, roles[i])]
     # new sequences may come without labels
     loss = problem.objective if with_targets or entry.labels in arrays else None
-    targets = _targets(arrays, entry, loss, grid.dim, path, len(weights))
+    targets = _targets(arrays, entry, loss, grid.dim, path, len(weights), problem.kind == "shallow")
     spread = AtomSpread(points, grid, entry.bandwidth)
     mu = np.empty((len(chosen), *grid.cells))
     worst = 0.0
@@ -122,9 +123,15 @@ def _named(arrays: dict[str, Any], name: str, path: Path) -> Any:
 
 
 def _targets(
-    arrays: dict[str, Any], entry: SequenceFile, objective: Objective | None, dim: int, path: Path, count: int
+    arrays: dict[str, Any],
+    entry: SequenceFile,
+    objective: Objective | None,
+    dim: int,
+    path: Path,
+    count: int,
+    shallow: bool,
 ) -> list[Target]:
-    if objective is None or objective.kind == "potential":
+    if not shallow and (objective is None or objective.kind == "potential"):
         return [None] * count
     labels = np.asarray(_named(arrays, entry.labels, path))
     finite_table(labels, path, entry.labels)
@@ -132,5 +139,5 @@ def _targets(
         raise FileError(f"{path}: {entry.labels} has {len(labels)} rows, but {entry.weights} has {count}")
     targets: list[Target] = [tuple(float(v) for v in row) if labels.ndim == 2 else row.item() for row in labels]
     for i, target in enumerate(targets):
-        check_target(target, objective, dim, f"{path}: {entry.labels}[{i}]")
+        check_target(target, objective, dim, f"{path}: {entry.labels}[{i}]", shallow)
     return targets

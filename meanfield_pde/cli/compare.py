@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
+from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
 from meanfield_pde.output.solution import Solution
 
@@ -18,10 +19,10 @@ def observables_of(solution: Solution, index: int = -1) -> dict[str, float]:
     """Scalars of a solution at a snapshot, by the names of the exact solutions.
 
     Meaning: for training and Fokker–Planck at the time s of that snapshot ``loss``, ``free_energy`` (training
-    alone), and ``mean_i``, ``covariance_ij`` of rho averaged over layers; at the last snapshot also ``token_mean``
-    and ``token_variance`` of the final law of the first sequence. For tokens at that depth ``mean_b0``,
-    ``variance_b0``, one pair a sequence. In d axes, d > 1, ``mean_b0_k`` and ``covariance_b0_kl``, k <= l, and
-    ``token_mean_k``, ``token_covariance_kl``. What was not recorded is absent.
+    alone), and ``mean_i``, ``covariance_ij`` (on rings ``order_i``) of rho averaged over layers; at the last snapshot
+    also ``token_mean`` and ``token_variance`` of the final law of the first sequence. For tokens at that depth
+    ``mean_b0``, ``variance_b0``, one pair a sequence. In d axes, d > 1, ``mean_b0_k`` and ``covariance_b0_kl``, k <= l,
+    and ``token_mean_k``, ``token_covariance_kl``. What was not recorded is absent.
     """
     if solution.problem.kind == "tokens":
         out = {}
@@ -60,16 +61,28 @@ def _recorded(solution: Solution, s: float) -> dict[str, float]:
     rows = np.flatnonzero(history["s"] == s) if "s" in history else np.empty(0, int)
     if not len(rows):
         return {}
-    names = ("loss", "free_energy") if solution.problem.kind == "training" else ("loss",)
+    names = ("loss",) if solution.problem.kind == "fokker-planck" else ("loss", "free_energy")
     return {name: float(history[name][rows[-1]]) for name in names if name in history}
 
 
 def _head_moments(solution: Solution, rho: FloatArray) -> dict[str, float]:
     grid = solution.head_grid
     assert grid is not None
+    return head_moments(grid, rho)
+
+
+def head_moments(grid: Grid, rho: FloatArray) -> dict[str, float]:
+    """Moments of rho (layers, *cells) averaged over layers by the names of exact solutions; ``order_k`` on a ring.
+
+    Meaning: ``order_k`` is |∫ e^{i theta_k} drho|, how far the angles of axis k keep together.
+    """
     # rho holds samples, so cells have no width here
     law = Measure(grid.points(), rho.mean(axis=0).ravel() * grid.cell_volume, np.zeros(grid.dim))
-    return _moments(law.mean(), law.covariance(), "", "_")
+    out = _moments(law.mean(), law.covariance(), "", "_")
+    for axis in np.flatnonzero(grid.periodic).tolist():
+        angle = 2.0j * np.pi * law.points[:, axis] / (grid.upper[axis] - grid.lower[axis])
+        out[f"order_{axis}"] = float(abs(law.weights @ np.exp(angle)))
+    return out
 
 
 def _token_moments(solution: Solution, index: int, sequence: int, before: str, after: str) -> dict[str, float]:

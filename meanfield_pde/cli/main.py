@@ -149,6 +149,25 @@ def orders_command(
         raise typer.Exit(FAILED)
 
 
+@app.command("stationary", short_help="Heads at rest: a fixed point, its stability, the critical beta.", epilog=EXITS)
+def stationary_command(
+    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help=NAME_OR_FILE)],
+    set_: Set = None,
+    critical: Annotated[
+        tuple[float, float] | None,
+        typer.Option(metavar="LOWER UPPER", help="Find the beta between them at which the symmetric state gives way."),
+    ] = None,
+    tolerance: Annotated[float, typer.Option(metavar="X", help="Largest ‖rho − Gibbs‖_1 that is rest.")] = 1e-10,
+    json: Json = False,
+    threads: Threads = None,
+) -> None:
+    """Find the law of heads at rest, rho = Gibbs(psi[rho]), that the free energy descends to from heads.initial."""
+    from meanfield_pde.cli.resting import print_stationary
+    from meanfield_pde.cli.running import find_problem
+
+    print_stationary(find_problem(problem, set_ or ()), critical, tolerance, json, threads)
+
+
 @app.command("demo", short_help="Handwritten digits, then an exact solution.")
 def demo_command(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for both runs.")] = Path("demo"),

@@ -113,7 +113,8 @@ class FokkerPlanckHeads:
     Meaning: ``beta`` is the coefficient of the Laplacian, ``weight_decay`` the λ of (λ/2)|theta|², where |theta|²
     leaves out periodic axes (an angle has no size),
     ``layer_lengths`` the depth Δt of each layer ((1.0,) when one rho is shared over depth); they weigh the
-    free energy only.
+    free energy only. With ``radial`` = d > 1 the one axis is the length r of a vector in R^d whose law is isotropic and
+    rho the law of r: psi and the free energy take −beta (d − 1) log r besides, the entropy of the spheres.
     Raises: MeanFieldError for beta or weight_decay that is negative or not finite, or lengths <= 0.
     """
 
@@ -121,6 +122,7 @@ class FokkerPlanckHeads:
     beta: float
     weight_decay: float = 0.0
     layer_lengths: tuple[float, ...] = (1.0,)
+    radial: int = 1
     points: FloatArray = field(init=False, repr=False, compare=False)
     confinement: FloatArray = field(init=False, repr=False, compare=False)
 
@@ -137,6 +139,10 @@ class FokkerPlanckHeads:
         points = self.grid.points()
         weights = points[:, ~np.array(self.grid.periodic)]
         confinement = (0.5 * self.weight_decay * (weights**2).sum(axis=1)).reshape(self.grid.cells)
+        if self.radial > 1:
+            if self.grid.dim != 1 or self.grid.lower[0] < 0 or self.grid.periodic[0]:
+                raise MeanFieldError("a radial law of heads needs one axis between walls with lower >= 0")
+            confinement = confinement - self.beta * (self.radial - 1) * np.log(self.grid.centers(0))
         points.setflags(write=False)
         confinement.setflags(write=False)
         object.__setattr__(self, "points", points)

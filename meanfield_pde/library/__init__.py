@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from meanfield_pde.errors import MeanFieldError, nearest
-from meanfield_pde.library import aggregation, fokker_planck, gaussian_coupled, gaussian_tokens, transport
+from meanfield_pde.library import (
+    aggregation,
+    fokker_planck,
+    gaussian_coupled,
+    gaussian_shallow,
+    gaussian_tokens,
+    mckean_vlasov,
+    transport,
+)
 from meanfield_pde.library.exact import Exact
 from meanfield_pde.library.fokker_planck import SlabMode
 from meanfield_pde.library.parameters import Parameter, numerical, with_parameters
@@ -54,6 +62,9 @@ _FORMS = {
     "ornstein_uhlenbeck": _Form(fokker_planck.OU_PARAMETERS, fokker_planck.ou_exact, fokker_planck.ou_fitted),
     "slab": _Form(fokker_planck.SLAB_PARAMETERS, fokker_planck.slab_exact, None),
     "double_well": _Form(fokker_planck.WELL_PARAMETERS, fokker_planck.well_exact, None),
+    "desai_zwanzig": _Form(fokker_planck.WELL_PARAMETERS, fokker_planck.well_exact, None),
+    "noisy_kuramoto": _Form(mckean_vlasov.KURAMOTO_PARAMETERS, mckean_vlasov.kuramoto_exact, None),
+    "shallow_gaussian": _Form(gaussian_shallow.PARAMETERS, gaussian_shallow.exact, gaussian_shallow.fitted),
 }
 
 

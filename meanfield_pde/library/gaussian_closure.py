@@ -6,6 +6,7 @@ rho_s(. | t) = N(η, C), ordered (w, a), one pair a layer or one in all. With c1
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,6 +18,7 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.library.gaussian_flow import flow, growth
 
 RTOL, ATOL = 1e-12, 1e-14
+SETTLED = 60.0  # in units of 1/weight_decay: from here on Newton finds the state at rest
 J = np.array([[0.0, 1.0], [1.0, 0.0]])
 
 
@@ -84,7 +86,7 @@ class GaussianClosure:
         return scale * slope, c2 * (slope * s + 2.0 * self.loss[2] * s * s)
 
     def state(self, s: float) -> tuple[FloatArray, FloatArray]:
-        """eta (groups, 2) and C (groups, 2, 2) at training time s, integrated to relative 1e-12."""
+        """eta (groups, 2) and C (groups, 2, 2) at training time s, ∞ too, integrated to relative 1e-12."""
         return _state(self, float(s))
 
     def free_energy(self, eta: FloatArray, C: FloatArray) -> float:
@@ -121,21 +123,34 @@ def unpacked(y: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _state(closure: GaussianClosure, s: float) -> tuple[FloatArray, FloatArray]:
     C_ww, C_wa, C_aa = closure.C0
     y = np.tile([*closure.eta0, C_ww, C_wa, C_aa], closure.groups)
-    if s > 0.0:
-        y = _integrated(closure, y, s)
+    if s == np.inf:
+        y = at_rest(closure.rate, y, closure.weight_decay)
+    elif s > 0.0:
+        y = integrated(closure.rate, y, s)
     eta, C = unpacked(y)
     eta.setflags(write=False)
     C.setflags(write=False)
     return eta, C
 
 
-def _integrated(closure: GaussianClosure, y: FloatArray, s: float) -> FloatArray:
+def integrated(rate: Callable[[FloatArray], FloatArray], y: FloatArray, s: float) -> FloatArray:
+    """y at time s of y' = rate(y), to relative 1e-12. Raises: MeanFieldError if it cannot be reached."""
     from scipy.integrate import solve_ivp  # imported late: listing problems needs none of it
 
-    def rate(_: float, y: FloatArray) -> FloatArray:
-        return closure.rate(y)
-
-    found: Any = solve_ivp(rate, (0.0, s), y, method="DOP853", t_eval=[s], rtol=RTOL, atol=ATOL)
+    found: Any = solve_ivp(lambda _, y: rate(y), (0.0, s), y, method="DOP853", t_eval=[s], rtol=RTOL, atol=ATOL)
     if not found.success:
         raise MeanFieldError(f"the closed system of the heads cannot be integrated to s = {s:g}: {found.message}")
     return np.asarray(found.y[:, -1])
+
+
+def at_rest(rate: Callable[[FloatArray], FloatArray], y: FloatArray, weight_decay: float) -> FloatArray:
+    """The state at rest that y' = rate(y) comes to. Raises: MeanFieldError if there is none near."""
+    from scipy.optimize import root
+
+    if not weight_decay > 0:
+        raise MeanFieldError("without weight decay the closed system of the heads comes to no rest")
+    found: Any = root(rate, integrated(rate, y, SETTLED / weight_decay), tol=1e-14)
+    # a start at rest to rounding ends the search at once, as "no progress": only the rates count
+    if not np.abs(found.fun).max() <= 1e-11:
+        raise MeanFieldError(f"the closed system of the heads has no state at rest near {y}: {found.message}")
+    return np.asarray(found.x)

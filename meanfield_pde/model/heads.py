@@ -12,9 +12,10 @@ from meanfield_pde.errors import MeanFieldError, nearest
 
 HeadFunction = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """A user's own family: theta (K, q) -> A (K, d, d), W (K, d, d)."""
-FAMILIES = ("scalar", "rotation", "diagonal", "matrix", "perceptron")
+RADIAL = "radial"
+FAMILIES = ("scalar", "rotation", "diagonal", "matrix", "perceptron", RADIAL)
 # heads that look at no other token
-ALONE = ("perceptron",)
+ALONE = ("perceptron", RADIAL)
 # axes that are angles: they live on a ring of length 2 pi
 ANGLES = ("phi",)
 
@@ -24,7 +25,7 @@ def axes_of(family: str, dim: int) -> tuple[str, ...]:
 
     Formula: `scalar` (w, a): W = w I, A = a I; `rotation` (w, a, phi): W = w I, A = a R(phi), d = 2;
     `diagonal` (w, a0, ..): W = w I, A = diag(a0, ..); `matrix` the entries of W and then of A, row by row;
-    `perceptron` (w.., a.., c): v = w tanh(<a, x> + c).
+    `perceptron` (w.., a.., c): v = w tanh(<a, x> + c); `radial` (r): neurons of weights of length r in any direction.
     Raises: MeanFieldError for an unknown family, or one that does not exist in this dimension.
     """
     if family == "scalar":
@@ -44,6 +45,8 @@ def axes_of(family: str, dim: int) -> tuple[str, ...]:
         single = dim == 1
         return (*(("w",) if single else (f"w{k}" for k in range(dim))),
                 *(("a",) if single else (f"a{k}" for k in range(dim))), "c")  # fmt: skip
+    if family == RADIAL:
+        return ("r",)
     raise MeanFieldError(f"heads.family = {family!r} is unknown: {nearest(family, FAMILIES)}")
 
 

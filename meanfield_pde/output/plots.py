@@ -65,8 +65,9 @@ def training_figure(solution: Solution) -> Any:
     from matplotlib.figure import Figure
 
     s = solution.history["s"]
-    # a given potential has no sequences
-    loss = "energy L(rho)" if solution.problem.kind == "fokker-planck" else "loss L(rho), mean over sequences"
+    # a given potential and data without tokens have no sequences
+    names = {"fokker-planck": "energy L(rho)", "shallow": "loss L(rho)"}
+    loss = names.get(solution.problem.kind, "loss L(rho), mean over sequences")
     figure = Figure(figsize=(6.4, 3.4), layout="constrained")
     figure.suptitle(heading(solution, "training", 6.4))
     panels = np.atleast_1d(figure.subplots(1, 2, sharex=True))

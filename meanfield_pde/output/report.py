@@ -89,7 +89,9 @@ def summary(solution: Solution) -> dict[str, Any]:
 
 def certificates_of(solution: Solution) -> dict[str, str]:
     """The certificates that the kind of problem has, with what they say."""
-    tokens = TOKEN_CERTIFICATES if solution.problem.tokens is not None else {}
+    # without depth nothing of the tokens moves that could be certified but what their box leaves out
+    known = ("outside_mass_mu",) if solution.problem.kind == "shallow" else tuple(TOKEN_CERTIFICATES)
+    tokens = {name: TOKEN_CERTIFICATES[name] for name in known} if solution.problem.tokens is not None else {}
     return {**tokens, **(HEAD_CERTIFICATES if solution.problem.training is not None else {})}
 
 

@@ -113,8 +113,8 @@ class Solution:
         Raises: MeanFieldError for laws that do not fit the token box; FileError for files that cannot be read.
         """
         grid = self.token_grid
-        if grid is None:
-            raise MeanFieldError("a Fokker-Planck problem has no tokens to predict on")
+        if grid is None or self.problem.depth is None:
+            raise MeanFieldError(f"a problem of kind '{self.problem.kind}' carries no tokens to predict on")
         batch = sequence_batch(self.problem, grid, role, None if sequences is None else tuple(sequences))
         if not len(batch.mu):
             raise MeanFieldError(

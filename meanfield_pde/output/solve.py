@@ -104,9 +104,9 @@ def _solve_training(
             on_moment(moment)
     record = recorder.freeze()
     times, mu, costate_t, p = EMPTY, EMPTY, EMPTY, EMPTY
-    names: tuple[str, ...] = ()
-    if ready.tokens is not None and ready.batch is not None:
-        times, names = ready.tokens.edges, ready.batch.names
+    names = () if ready.batch is None else ready.batch.names
+    if ready.tokens is not None:
+        times = ready.tokens.edges
         mu, costate_t, p, _ = _depth(ready.tokens, heads.measure(final), times)
     return Solution(
         problem, "finished", state, record.history, record.snapshot_s, record.snapshots, times, mu, costate_t, p, names

@@ -140,7 +140,7 @@ def _declared(flow: str, name: str, norm: str, dim: int) -> int:
 
 def grid_box(problem: Problem) -> Tokens | Heads:
     """The box whose cells are varied: that of the tokens, or of the heads where there are none."""
-    return given(problem.heads, "heads") if problem.tokens is None else problem.tokens
+    return given(problem.heads, "heads") if problem.tokens is None or problem.depth is None else problem.tokens
 
 
 def _cells(problem: Problem, cells: Sequence[int] | None, doubling: bool) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.drift_flows import prescribed
-from meanfield_pde.equations.given_potential import GivenPotential
+from meanfield_pde.equations.given_potential import given_potential
 from meanfield_pde.equations.grid_tokens import GridTokens
 from meanfield_pde.equations.mu_continuity import Transport
 from meanfield_pde.equations.rho_fokker_planck import FokkerPlanckHeads
@@ -25,9 +25,10 @@ from meanfield_pde.model import objective as losses
 from meanfield_pde.model.attention import Attention
 from meanfield_pde.model.heads import HeadFunction
 from meanfield_pde.model.sides import TokenSide
-from meanfield_pde.problem import Depth, Feature, Heads, Objective, Problem, Tokens, given
+from meanfield_pde.problem import Depth, Feature, Heads, Objective, Problem, Tokens, TwoGaussians, given
 from meanfield_pde.sequences import SequenceBatch, sequence_batch
 from meanfield_pde.training.scheduler import Training
+from meanfield_pde.training.shallow import shallow_model
 from meanfield_pde.training.splitting import splitting
 from meanfield_pde.training.state import TrainingState
 from meanfield_pde.training.stepsize import Control, EnergyControl, Fixed
@@ -64,8 +65,8 @@ def assemble(problem: Problem, threads: int | None = None) -> Assembled:
 
     Raises: MeanFieldError for laws that do not fit their box, unstable schemes, or a path over the memory budget.
     """
-    if problem.kind == "fokker-planck":
-        return _fokker_planck(problem)
+    if problem.kind in ("fokker-planck", "shallow"):
+        return _heads_alone(problem)
     grid = given(problem.tokens, "tokens").grid()
     depth = given(problem.depth, "depth")
     batch = sequence_batch(problem, grid, "train")
@@ -122,21 +123,29 @@ def _training(problem: Problem, tokens: TokenSide, heads: FokkerPlanckHeads) -> 
     return Training(tokens, heads, splitting(keys.splitting), keys.order, control)
 
 
-def _fokker_planck(problem: Problem) -> Assembled:
+def _heads_alone(problem: Problem) -> Assembled:
+    """Heads in a given potential, or in one layer without transport."""
     grid = given(problem.heads, "heads").grid()
-    keys, potential = given(problem.training, "training"), given(problem.potential, "potential")
+    keys = given(problem.training, "training")
     _check_head_memory(grid, 1, problem.output.snapshots + len(problem.output.times))
-    heads = FokkerPlanckHeads(grid, keys.beta, keys.weight_decay)
-    values = np.zeros(grid.size)
-    for axis, coefficients in enumerate(potential.coefficients):
-        values += np.polynomial.polynomial.polyval(heads.points[:, axis], coefficients)
+    radial = problem.data.dimension if isinstance(problem.data, TwoGaussians) else 1
+    heads = FokkerPlanckHeads(grid, keys.beta, keys.weight_decay, radial=radial)
     rho = _density_of(given(problem.heads, "heads"))[None]
-    training = _training(problem, GivenPotential(values, potential.interaction), heads)
+    batch, tokens = None, None
+    side: TokenSide
+    if problem.kind == "shallow":
+        tokens = None if problem.tokens is None else problem.tokens.grid()
+        batch = None if tokens is None else sequence_batch(problem, tokens, "train")
+        side = shallow_model(problem, heads.points, batch)
+    else:
+        side = given_potential(given(problem.potential, "potential"), grid, heads.points)
     return Assembled(
         problem,
+        token_grid=tokens,
         head_grid=grid,
+        batch=batch,
         heads=heads,
-        training=training,
+        training=_training(problem, side, heads),
         state=TrainingState(0.0, 0, keys.ds, rho),
     )
 

@@ -15,6 +15,7 @@ from meanfield_pde.config import from_toml, to_toml
 from meanfield_pde.grid import Grid
 from meanfield_pde.output.solve import solve
 from meanfield_pde.problem import (
+    DataFile,
     Depth,
     Drift,
     Feature,
@@ -25,8 +26,10 @@ from meanfield_pde.problem import (
     Problem,
     Sequence,
     SequenceFile,
+    Shallow,
     Tokens,
     Training,
+    TwoGaussians,
 )
 from meanfield_pde.problem_file import parse_problem
 from meanfield_pde.problem_objective import check_objective, check_sequences
@@ -48,6 +51,9 @@ SECTIONS: dict[str, type] = {
     "[objective]": Objective,
     "a feature": Feature,
     "[potential]": Potential,
+    "[shallow]": Shallow,
+    "[data]": DataFile,
+    "[data] of two Gaussians": TwoGaussians,
     "[training]": Training,
     "[output]": Output,
 }
@@ -112,7 +118,7 @@ def test_the_regression_runs_and_learns() -> None:
 
 
 def test_there_are_fragments() -> None:
-    assert (len(WHOLE), len(PARTS)) == (3, 6)
+    assert (len(WHOLE), len(PARTS)) == (4, 6)
 
 
 @pytest.mark.parametrize("text", PARTS)

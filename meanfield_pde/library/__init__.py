@@ -15,11 +15,14 @@ from meanfield_pde.errors import MeanFieldError, nearest
 from meanfield_pde.library import (
     aggregation,
     fokker_planck,
+    gaussian_attentions,
     gaussian_coupled,
     gaussian_shallow,
     gaussian_tokens,
+    linear_flow,
     mckean_vlasov,
     transport,
+    two_diracs,
 )
 from meanfield_pde.library.exact import Exact
 from meanfield_pde.library.fokker_planck import SlabMode
@@ -59,6 +62,14 @@ _FORMS = {
     "zalesak_disk": _Form(transport.PLANE_PARAMETERS, transport.plane_exact, None),
     "leveque_deformation": _Form(transport.PLANE_PARAMETERS, transport.plane_exact, None),
     "aggregation": _Form(aggregation.PARAMETERS, aggregation.exact, None),
+    "two_diracs": _Form(two_diracs.PARAMETERS, two_diracs.exact, None),
+    "mean_shift": _Form(gaussian_attentions.LINE, gaussian_attentions.exact, gaussian_attentions.fitted),
+    "l2_gaussian": _Form(gaussian_attentions.LINE, gaussian_attentions.exact, gaussian_attentions.fitted),
+    "l2_plane": _Form(gaussian_attentions.PLANE, gaussian_attentions.exact, gaussian_attentions.fitted),
+    "sinkhorn_gaussian": _Form(gaussian_attentions.LINE, gaussian_attentions.exact, gaussian_attentions.fitted),
+    "linear_flow": _Form(linear_flow.PARAMETERS, linear_flow.exact, linear_flow.fitted),
+    "linear_plane": _Form(linear_flow.PARAMETERS, linear_flow.exact, None),
+    "linear_costate": _Form(linear_flow.PARAMETERS, linear_flow.exact, linear_flow.fitted),
     "ornstein_uhlenbeck": _Form(fokker_planck.OU_PARAMETERS, fokker_planck.ou_exact, fokker_planck.ou_fitted),
     "slab": _Form(fokker_planck.SLAB_PARAMETERS, fokker_planck.slab_exact, None),
     "double_well": _Form(fokker_planck.WELL_PARAMETERS, fokker_planck.well_exact, None),

@@ -20,10 +20,11 @@ class Exact:
     ``token_mean`` and ``token_variance`` of the final token law; for tokens alone ``mean_b0``, ``variance_b0``, ..
     one pair a training sequence, in several axes ``mean_b0_0``, .., ``covariance_b0_01``, .. ``mu`` (t, grid) gives
     cell averages, ``rho`` (s, grid) samples normalised on the grid (cell averages where ``cell_averaged``),
-    ``first_variation`` (s, grid) the samples of δL/δrho; None is not known. ``limit`` says that the solution is known
+    ``first_variation`` (s, grid) the samples of δL/δrho, ``p`` (t, grid) those of the costate of each sequence's own
+    loss; None is not known. ``limit`` says that the solution is known
     for s → ∞ alone: it is given from s_end on. ``order`` is the highest order that a scheme can show on it, where the
     law is not smooth or the attention is taken to a lower order: 0 asks no scheme for any, None asks each for its own.
-    Shapes: mu (B, *cells), rho and first_variation (layers, *cells).
+    Shapes: mu and p (B, *cells), rho and first_variation (layers, *cells).
     """
 
     observables: Callable[[float], dict[str, float]]
@@ -31,6 +32,7 @@ class Exact:
     mu: Callable[[float, Grid], FloatArray] | None = None
     rho: Callable[[float, Grid], FloatArray] | None = None
     first_variation: Callable[[float, Grid], FloatArray] | None = None
+    p: Callable[[float, Grid], FloatArray] | None = None
     cell_averaged: bool = False
     limit: bool = False
     order: int | None = None

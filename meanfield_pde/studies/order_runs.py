@@ -59,6 +59,18 @@ def token_law(problem: Problem, name: str, n: int, coarsest: int) -> Law:
     return Law(tokens.forward(ready.fixed_heads).final, grid, np.full(grid.cells, grid.cell_volume))
 
 
+def costate(problem: Problem, name: str, n: int, coarsest: int) -> Law:
+    """The reported costate at depth 0 under given heads, (B, *cells), weighted with the masses of the first laws."""
+    ready = assemble(refined_depth(problem, name, n, coarsest, COURANT_LAW))
+    assert ready.tokens is not None
+    assert ready.fixed_heads is not None
+    assert ready.token_grid is not None
+    grid, tokens = ready.token_grid, replace(ready.tokens, tolerance=TABLE)
+    sweep = tokens.forward(ready.fixed_heads)
+    found = tokens.backward(sweep, tokens.terminal(sweep.final)[1]).nodes[0]
+    return Law(grid.refilter(found), grid, tokens.mu0 * grid.cell_volume)
+
+
 def gradient(problem: Problem, name: str, n: int, coarsest: int) -> Law:
     """δL/δrho (layers, *head_cells) at s = 0 by the dual of the scheme, with the weights of L1(rho)."""
     ready = assemble(refined_depth(problem, name, n, coarsest, COURANT_GRADIENT))

@@ -18,6 +18,7 @@ from meanfield_pde.problem import Heads, Problem, Tokens, given
 from meanfield_pde.studies import order_runs as runs
 
 CELLS = {1: (64, 128, 256, 512), 2: (16, 32, 64, 128), 3: (8, 16, 32)}
+COUPLED_CELLS = (32, 64, 128, 256)  # Sinkhorn attention solves for a coupling of all pairs of cells at every stage
 GRADIENT_CELLS = (48, 96, 192, 384)  # on a line; beyond them the gradient of a smooth problem meets rounding
 HEAD_SCHEMES = {"scharfetter-gummel-1": 1, "scharfetter-gummel-2": 2}  # name -> order in ds
 MOST_BELOW = 0.15  # a fitted order this far below the declared one is still that order
@@ -35,6 +36,11 @@ class Reference(Protocol):
     @property
     def mu(self) -> Field | None:
         """Cell averages of the token laws at a depth, (B, *cells)."""
+        ...
+
+    @property
+    def p(self) -> Field | None:
+        """Samples of the costate at a depth, (B, *cells)."""
         ...
 
     @property
@@ -69,7 +75,8 @@ def orders(
 ) -> dict[str, list[dict[str, Any]]]:
     """Errors over a row of grids and the orders fitted to them, one row a scheme and norm: ``{"rows": [...]}``.
 
-    Meaning: tokens alone give the flow ``mu`` (final law, every scheme), training gives ``gradient`` (δL/δrho at
+    Meaning: tokens alone give the flow ``mu`` (final law, every scheme), or where the exact costate is known
+    ``costate`` (reported p at depth 0, every scheme with a dual); training gives ``gradient`` (δL/δrho at
     s = 0, relative L1(rho), every scheme with a dual), Fokker-Planck gives ``rho`` (backward Euler with ds ∝ h² and
     the step of order 2 with ds ∝ h). Depth steps are refined with h. The worst sequence or layer counts. Without an
     exact solution (or with that of the state at rest, where the scheme is exact) each grid is compared with the next
@@ -108,7 +115,10 @@ def orders(
 
 def _flow(problem: Problem, exact: Reference | None) -> tuple[str, Callable[[Grid], FloatArray] | None]:
     """The flow a kind of problem measures, and its exact values on a grid if they are known."""
-    if problem.kind == "tokens":
+    field: Field | None
+    if problem.kind == "tokens" and exact is not None and exact.p is not None:
+        flow, field, end = "costate", exact.p, 0.0
+    elif problem.kind == "tokens":
         flow, field = "mu", None if exact is None else exact.mu
         end = problem.depth.T if problem.depth is not None else 0.0
     elif problem.kind == "training":
@@ -131,6 +141,9 @@ def _schemes(flow: str) -> tuple[str, ...]:
 def _declared(flow: str, name: str, norm: str, dim: int) -> int:
     if flow == "rho":
         return 2
+    if flow == "costate":
+        # the reported p is the box filter of the raw one to order 4
+        return min(scheme(name).order, 4)
     if dim > 1:
         # the face mean of a product is taken to order 4 (McCorquodale and Colella 2011)
         return min(_declared(flow, name, norm, 1), 4)
@@ -146,6 +159,8 @@ def grid_box(problem: Problem) -> Tokens | Heads:
 def _cells(problem: Problem, cells: Sequence[int] | None, doubling: bool) -> tuple[int, ...]:
     box = grid_box(problem)
     usual = GRADIENT_CELLS if problem.kind == "training" and len(box.cells) == 1 else CELLS[len(box.cells)]
+    if problem.attention == "sinkhorn" and len(box.cells) == 1:
+        usual = COUPLED_CELLS
     if doubling:
         # as many differences as there would be errors
         usual = (*usual, 2 * usual[-1])
@@ -163,6 +178,8 @@ def _cells(problem: Problem, cells: Sequence[int] | None, doubling: bool) -> tup
 def _solver(problem: Problem, flow: str, name: str, coarsest: int, alone: bool) -> Solve:
     if flow == "mu":
         return lambda n: runs.token_law(problem, name, n, coarsest)
+    if flow == "costate":
+        return lambda n: runs.costate(problem, name, n, coarsest)
     if flow == "gradient":
         return lambda n: runs.gradient(problem, name, n, coarsest)
     assert problem.training is not None
@@ -194,6 +211,9 @@ def _compared(
             error, size = (runs.centred(v, weight) for v in (values - reference, reference))
             share = (np.abs(error) * weight).sum(axis=axes) / (np.abs(size) * weight).sum(axis=axes)
             out.setdefault("relative L1(rho)", []).append(float(share.max()))
+        elif flow == "costate":
+            gap = (np.abs(values - reference) * weight).sum(axis=axes)
+            out.setdefault("L1(mu)", []).append(float(gap.max()))
         else:
             gap = np.abs(values - reference)
             out.setdefault("L1", []).append(float((gap * weight).sum(axis=axes).max()))

@@ -170,7 +170,7 @@ def test_order_of_the_deformation_of_leveque() -> None:
     errors = [error_of("leveque_deformation", n) for n in (32, 64)]
     assert np.log2(errors[0] / errors[1]) >= 3.8
     # half way the law is drawn out: it is not the swirl that does nothing
-    problem, exact = library.get("leveque_deformation", cells=32)
+    problem, exact = library.get("leveque_deformation", cells=64)
     half = solve(replace(problem, reference=None, depth=replace(problem.depth, T=0.5)))  # type: ignore[type-var]
     start = half.mu[0]
     assert float(np.abs(half.mu[-1] - start).mean() / np.abs(start).mean()) > 1.0

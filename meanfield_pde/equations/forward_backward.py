@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ GATHER = 64
 GATHER_BYTES = 2**27
 Pair = tuple[tuple[FloatArray, ...], FloatArray]
 """The cotangents of a stage's velocities and the stage's moments."""
+Sources = Callable[[int, int, tuple[Stage, ...]], list[FloatArray]]
+"""Layer, step and its stages -> (B, *cells) a stage."""
 
 
 class LayerPath(NamedTuple):
@@ -183,10 +185,27 @@ class WayBack(NamedTuple):
     left: list[list[Pair]]
 
 
-def carry_back(transport: Transport, fields: Sequence[AssembledField], path: Path, p_end: FloatArray) -> WayBack:
+def stages_of(
+    transport: Transport, field: AssembledField, path: Path, layer: int, k: int
+) -> tuple[Stage, ...]:
+    """The stages of step k of a layer: those that were kept, or made again with the same bits."""
+    part = path.layers[layer]
+    if part.stages is not None:
+        return part.stages[k]
+    return step(transport, field, part.starts[k], float(path.edges[layer]) + k * part.dt, part.dt)[1]
+
+
+def carry_back(
+    transport: Transport,
+    fields: Sequence[AssembledField],
+    path: Path,
+    p_end: FloatArray,
+    sources: Sources | None = None,
+) -> WayBack:
     """Carry p (B, *cells) from the end of the path to its start; the last pairs of each field are left to `contracted`.
 
     So that those of many blocks can be taken at once, which is dear for a field that has to build something first.
+    ``sources`` gives the derivatives in the masses, by stage, of what else looks at mu in a step, the last step first.
     """
     dual = dual_of(transport)
     nodes = np.empty_like(path.nodes)
@@ -197,14 +216,12 @@ def carry_back(transport: Transport, fields: Sequence[AssembledField], path: Pat
     gradient: list[FloatArray | None] = [None for _ in fields]
     for layer in range(len(path.layers) - 1, -1, -1):
         part = path.layers[layer]
-        at, depth = 0 if shared else layer, float(path.edges[layer])
+        at = 0 if shared else layer
         field = fields[at]
         for k in range(len(part.starts) - 1, -1, -1):
-            if part.stages is not None:
-                stages = part.stages[k]
-            else:
-                stages = step(transport, field, part.starts[k], depth + k * part.dt, part.dt)[1]
-            p, cotangents = step_transpose(transport, field, dual, stages, p, part.dt)
+            stages = stages_of(transport, field, path, layer, k)
+            more = None if sources is None else sources(layer, k, stages)
+            p, cotangents = step_transpose(transport, field, dual, stages, p, part.dt, more)
             left[at].extend((g, s.moments) for g, s in zip(cotangents, stages, strict=True))
             if len(left[at]) >= GATHER or len(left[at]) * left[at][0][1].nbytes >= GATHER_BYTES:
                 gradient[at] = contracted(field, left[at], gradient[at])

@@ -11,11 +11,20 @@ from typing import Any, TypeVar
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.forward_backward import Costate, Path, carry_back, check_laws, contracted, forward
+from meanfield_pde.equations.forward_backward import (
+    Costate,
+    Path,
+    WayBack,
+    carry_back,
+    check_laws,
+    contracted,
+    forward,
+)
 from meanfield_pde.equations.means_tables import MeansTables
 from meanfield_pde.equations.mu_continuity import Transport, seen_weights
 from meanfield_pde.equations.path_budget import fastest, stages_fit
-from meanfield_pde.equations.schemes import DualReconstruction
+from meanfield_pde.equations.query_tokens import Queries, QueryPath, follow, query_costates
+from meanfield_pde.equations.token_report import Sweep, token_report
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
@@ -38,31 +47,12 @@ T_ = TypeVar("T_")
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
-    """A forward solve of all sequences: fields per layer, one path a block, and what was measured."""
-
-    fields: tuple[AssembledField, ...]
-    paths: tuple[Path, ...]
-    table_size: int | None
-    table_error: float | None
-
-    @property
-    def final(self) -> FloatArray:
-        """mu at the last depth, (B, *cells)."""
-        return np.concatenate([p.nodes[-1] for p in self.paths])
-
-    @property
-    def nodes(self) -> FloatArray:
-        """mu at the layer edges, (layers + 1, B, *cells)."""
-        return np.concatenate([p.nodes for p in self.paths], axis=1)
-
-
-@dataclass(frozen=True, slots=True)
 class GridTokens:
     """Tokens in the limit N = ∞ on a grid.
 
     Meaning: laws ``mu0`` (B, *cells) are carried through layers between ``edges`` (layers + 1,); heads are shared
-    over depth or one measure a layer; ``objective`` with ``targets`` makes the loss, the mean over sequences.
+    over depth or one measure a layer; ``objective`` with ``targets`` makes the loss, the mean over sequences;
+    ``queries`` are carried along, and may add to it.
     ``tolerance`` bounds the relative error of the softmax table where there is one, by default 1e-10, 1e-8, 1e-6 in
     1, 2, 3 dimensions;
     ``budget`` bounds the bytes of the stored path: stages if they fit, else steps, else a refusal.
@@ -80,6 +70,7 @@ class GridTokens:
     outside_mass: float | None = None
     tolerance: float | None = None
     budget: float = 2e9
+    queries: Queries | None = None
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     heads: HeadMatrices = field(init=False)
     lattice: Lattice = field(init=False)
@@ -170,10 +161,26 @@ class GridTokens:
         paths = self._blocks(
             lambda i: forward(self.transport, fields, starts[i], self.edges, keep, BLOCK * i), count, size
         )
+        followed = self._follow(rho, fields, paths)
         if size is None:
-            return Sweep(fields, tuple(paths), None, None)
+            return Sweep(fields, tuple(paths), None, None, followed)
         errors = self._blocks(lambda i: self._table_error(rho, paths[i], size), count, size)
-        return Sweep(fields, tuple(paths), size, float(np.max(errors)))
+        return Sweep(fields, tuple(paths), size, float(np.max(errors)), followed)
+
+    def _follow(
+        self, rho: tuple[Measure, ...], fields: tuple[AssembledField, ...], paths: list[Path]
+    ) -> tuple[QueryPath, ...]:
+        """The query points along the paths of the laws they belong to; none for other laws."""
+        queries = self.queries
+        if queries is None or len(queries.points) != sum(path.nodes.shape[1] for path in paths):
+            return ()
+        velocities = queries.velocities(self.lattice, [self._matrices(law) for law in rho], [m.weights for m in rho])
+
+        def one(i: int) -> QueryPath:
+            points = queries.points[BLOCK * i : BLOCK * (i + 1)]
+            return follow(self.transport, fields, velocities, paths[i], points, BLOCK * i)
+
+        return tuple(self._blocks(one, len(paths), None))
 
     def _table_error(self, rho: tuple[Measure, ...], path: Path, size: int) -> float:
         worst = 0.0
@@ -199,11 +206,15 @@ class GridTokens:
 
     def backward(self, sweep: Sweep, p_end: FloatArray) -> Costate:
         """Carry p (B, *cells) back; the gradient is the mean over sequences, summed over blocks in a fixed order."""
-        bounds = [(i, i + BLOCK) for i in range(0, len(p_end), BLOCK)]
-        size, fields = sweep.table_size, sweep.fields
-        ways = self._blocks(
-            lambda i: carry_back(self.transport, fields, sweep.paths[i], p_end[slice(*bounds[i])]), len(bounds), size
-        )
+        count, size, fields = len(sweep.paths), sweep.table_size, sweep.fields
+        queries = self.queries
+        costates = [] if queries is None else query_costates(self.transport, queries, sweep.paths, sweep.queries)
+
+        def back(i: int) -> WayBack:
+            sources = costates[i].back if costates else None
+            return carry_back(self.transport, fields, sweep.paths[i], p_end[BLOCK * i : BLOCK * (i + 1)], sources)
+
+        ways = self._blocks(back, count, size)
 
         def gradient(at: int) -> FloatArray:
             start: FloatArray | None = None
@@ -214,6 +225,8 @@ class GridTokens:
             return contracted(fields[at], [pair for way in ways for pair in way.left[at]], start)
 
         found = np.stack(self._blocks(gradient, len(fields), size))
+        for costate in costates:
+            found += costate.gradient
         return Costate(np.concatenate([way.nodes for way in ways], axis=1), found / len(p_end))
 
     def terminal(self, final: FloatArray) -> tuple[float, FloatArray]:
@@ -227,44 +240,34 @@ class GridTokens:
         losses, variation = self.objective.value_and_variation(weights, self.targets)
         return float(losses.mean()), variation.reshape(final.shape)
 
+    @property
+    def has_loss(self) -> bool:
+        """Whether there is a loss of the final laws or of the queries."""
+        return self.objective is not None or (self.queries is not None and self.queries.weight > 0.0)
+
+    def value(self, sweep: Sweep) -> tuple[float, FloatArray]:
+        """Mean loss of a sweep, that of the queries included, and p_T of the final laws' share, (B, *cells)."""
+        queries, final = self.queries, sweep.final
+        if queries is None or not queries.weight > 0.0:
+            return self.terminal(final)
+        loss, p_end = (0.0, np.zeros_like(final)) if self.objective is None else self.terminal(final)
+        return loss + float(queries.loss(sweep.query_nodes[-1]).mean()), p_end
+
     def loss(self, rho: tuple[Measure, ...]) -> float:
         """The mean loss over the sequences."""
-        return self.terminal(self.forward(rho).final)[0]
+        return self.value(self.forward(rho))[0]
 
     def first_variation(self, rho: tuple[Measure, ...]) -> FirstVariation:
         """Loss, δL/δrho by the dual, and what the two sweeps measured."""
         sweep = self.forward(rho)
-        loss, p_end = self.terminal(sweep.final)
+        loss, p_end = self.value(sweep)
         costate = self.backward(sweep, p_end)
         lengths = np.ones(1) if self.shared else np.diff(self.edges)
         return FirstVariation(loss, costate.gradient / lengths[:, None], self.report(sweep, costate))
 
     def report(self, sweep: Sweep, costate: Costate | None) -> TokenReport:
         """Masses, minima, Courant number, table error and the invariants of the costate."""
-        grid = self.transport.grid
-        nodes = sweep.nodes
-        flat = nodes.reshape(*nodes.shape[:2], -1)
-        drift = None
-        if costate is not None and self.attention.is_mean:
-            pairing = np.asarray([grid.integral(p * mu) for p, mu in zip(costate.nodes, nodes, strict=True)])
-            drift = float(np.abs(pairing - pairing[-1]).max())
-        limited = sum(p.limited for p in sweep.paths)
-        exact = isinstance(self.transport.reconstruction, DualReconstruction) and not limited
-        return TokenReport(
-            mass_error=float(np.abs(grid.integral(nodes) - 1.0).max()),
-            minimum=float(nodes.min()),
-            undershoot=float(max(0.0, (-flat.min(axis=2) / flat.max(axis=2)).max())),
-            peak_mass=float(flat.max()) * grid.cell_volume,
-            outside_mass=self.outside_mass,
-            courant=max(p.courant for p in sweep.paths),
-            table_error=sweep.table_error,
-            table_size=sweep.table_size,
-            costate_drift=drift,
-            wall_mass=float(grid.wall_mass(nodes).max()),
-            limited=limited if self.transport.positivity else None,
-            dual=exact if costate is not None else None,
-            steps=max(sum(len(part.starts) for part in p.layers) for p in sweep.paths),
-        )
+        return token_report(self.transport, sweep, costate, self.outside_mass, paired=self.attention.is_mean)
 
 
 def grid_lattice(grid: Grid, attention: Attention) -> Lattice:

@@ -5,6 +5,8 @@ p is kept raw (the derivative of the discrete loss per cell mass); `Grid.refilte
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
@@ -88,9 +90,11 @@ def step_transpose(
     stages: tuple[Stage, ...],
     p: FloatArray,
     dt: float,
+    sources: Sequence[FloatArray] | None = None,
 ) -> tuple[FloatArray, list[tuple[FloatArray, ...]]]:
     """One step of `mu_continuity.step` transposed: p before the step, and per stage the cotangents of the velocities.
 
+    ``sources`` (stages of (B, *cells)) are derivatives in the cell masses of what else looks at mu at the stages.
     Shapes: p (B, *cells); cotangents (B, n_faces) per axis, weighted by the cell volume, in the order of the stages.
     """
     volume = transport.grid.cell_volume
@@ -99,7 +103,8 @@ def step_transpose(
     cotangents: list[tuple[FloatArray, ...]] = []
     noise = transport.noise
     ahead = p if noise is None else noise.after(p, dt)  # heat is its own transpose
-    for stage, base in zip(reversed(stages), reversed(transport.stepper.base), strict=True):
+    for i in range(len(stages) - 1, -1, -1):
+        stage, base = stages[i], transport.stepper.base[i]
         if base:
             into_start += base * ahead
             ahead = (1.0 - base) * ahead
@@ -107,6 +112,8 @@ def step_transpose(
         flat = tuple((volume * g).reshape(batch, -1) for g in in_velocity)
         cotangents.append(flat)
         nonlocal_part = field.to_mu(flat, stage.moments).reshape(p.shape)
+        if sources is not None:
+            nonlocal_part = nonlocal_part + sources[i]
         ahead = ahead + in_mu + seen(stage.u) * nonlocal_part
     cotangents.reverse()
     ahead = ahead + into_start

@@ -19,6 +19,7 @@ from meanfield_pde.problem_checks import (
 )
 from meanfield_pde.problem_drift import check_drift
 from meanfield_pde.problem_objective import check_objective, check_potential, check_rings, check_sequences
+from meanfield_pde.problem_queries import check_queries
 from meanfield_pde.problem_sections import (
     DataFile,
     Depth,
@@ -28,6 +29,7 @@ from meanfield_pde.problem_sections import (
     Objective,
     Output,
     Potential,
+    QueryTerm,
     Sequence,
     SequenceFile,
     Shallow,
@@ -48,6 +50,7 @@ __all__ = [
     "Output",
     "Potential",
     "Problem",
+    "QueryTerm",
     "Sequence",
     "SequenceFile",
     "Shallow",
@@ -120,6 +123,7 @@ def validate(problem: Problem) -> None:
             check_objective(problem.objective, dim)
             check_rings(problem.objective, problem.tokens)
         check_sequences(problem.sequences, problem.objective, dim, shallow=problem.kind == "shallow")
+        check_queries(problem.sequences, problem.objective, problem.tokens, problem.attention)
     if problem.kind == "shallow":
         check_shallow(
             problem.attention, problem.tokens, problem.sequences, problem.heads, problem.shallow, problem.data

@@ -12,7 +12,9 @@ from meanfield_pde.laws import Law, Vector, check_law
 from meanfield_pde.problem_checks import ROLES, check_circumference, integer, number, one_of, vector
 from meanfield_pde.problem_sections import Feature, Objective, Potential, Sequence, SequenceFile, Tokens
 
-OBJECTIVES = ("potential", "regression", "cross-entropy", "energy-distance")
+OBJECTIVES = ("potential", "regression", "cross-entropy", "energy-distance", "query-regression")
+# losses without targets of their own
+UNTARGETED = ("potential", "query-regression")
 FEATURES = ("polynomial", "bump")
 Target = int | float | Vector | Law | None
 
@@ -26,7 +28,7 @@ def check_objective(objective: Objective, dim: int) -> None:
         check_feature(objective.potential, dim, "objective.potential")
     elif objective.potential is not None:
         raise MeanFieldError(f"objective.kind = '{objective.kind}' has no use for objective.potential: remove it")
-    if objective.kind in ("potential", "energy-distance"):
+    if objective.kind in (*UNTARGETED, "energy-distance"):
         if objective.features or objective.readout or objective.bias:
             raise MeanFieldError(
                 f"objective.kind = '{objective.kind}' has no use for features, readout or bias: remove them"
@@ -114,9 +116,9 @@ def check_target(
             )
         for k, value in enumerate(values):
             number(value, f"{where}[{k}]" if isinstance(target, tuple) else where)
-    elif objective is None or objective.kind == "potential":
+    elif objective is None or objective.kind in UNTARGETED:
         if target is not None:
-            what = "without an objective" if objective is None else "with objective.kind = 'potential'"
+            what = "without an objective" if objective is None else f"with objective.kind = '{objective.kind}'"
             raise MeanFieldError(f"{where} = {target!r} has no use {what}: remove it")
     elif objective.kind == "energy-distance":
         if target is None or isinstance(target, int | float | tuple):

@@ -93,11 +93,17 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One input law with its target; ``role`` is train or held-out."""
+    """One input law with its target; ``role`` is train or held-out.
+
+    Meaning: ``queries`` are points without mass that are carried along; with objective.query each has a number among
+    ``query_targets`` that it should end at.
+    """
 
     initial: Law
     target: int | float | Vector | Law | None = None
     role: str = "train"
+    queries: tuple[Vector, ...] = ()
+    query_targets: Vector = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +135,21 @@ class Feature:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryTerm:
+    """A loss on where queries end: ``weight`` times the mean over queries of ½ |x_axis − target|²."""
+
+    axis: int = 0
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Objective:
     """The loss of the tokens at depth T.
 
     Meaning: ``potential`` is the integral of a feature; regression and cross-entropy act on
     readout @ (integrals of features) + bias, the features themselves if there is no readout; a single
-    row with cross-entropy is the logit of label 1. The energy distance compares with a target law.
+    row with cross-entropy is the logit of label 1. The energy distance compares with a target law. ``query`` adds the
+    loss of the queries, which is all there is of kind query-regression.
     """
 
     kind: str
@@ -142,6 +157,7 @@ class Objective:
     features: tuple[Feature, ...] = ()
     readout: tuple[Vector, ...] = ()
     bias: Vector = ()
+    query: QueryTerm | None = None
 
     @property
     def outputs(self) -> int:

@@ -12,10 +12,10 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import FileError, MeanFieldError, nearest
 from meanfield_pde.grid import Grid
 from meanfield_pde.law_deposit import AtomSpread
-from meanfield_pde.laws import cell_averages, normalised
+from meanfield_pde.laws import Vector, cell_averages, normalised
 from meanfield_pde.problem import Objective, Problem, Sequence, SequenceFile
 from meanfield_pde.problem_checks import ROLES, one_of
-from meanfield_pde.problem_objective import Target, check_sequences, check_target
+from meanfield_pde.problem_objective import UNTARGETED, Target, check_sequences, check_target
 from meanfield_pde.sample_files import finite_table, read_arrays
 
 
@@ -25,7 +25,7 @@ class SequenceBatch:
 
     Shapes: mu (B, *cells).
     Meaning: ``roles`` are train or held-out; ``names`` say where each came from; ``outside_mass`` is
-    the largest mass that any of them has outside the box.
+    the largest mass that any of them has outside the box; ``queries`` and ``query_targets`` are those of each.
     """
 
     mu: FloatArray
@@ -33,6 +33,8 @@ class SequenceBatch:
     roles: tuple[str, ...]
     names: tuple[str, ...]
     outside_mass: float
+    queries: tuple[tuple[Vector, ...], ...] = ()
+    query_targets: tuple[Vector, ...] = ()
 
 
 def sequence_batch(
@@ -63,6 +65,8 @@ def sequence_batch(
         sum((part.roles for part in parts), ()),
         sum((part.names for part in parts), ()),
         max((part.outside_mass for part in parts), default=0.0),
+        sum((part.queries for part in parts), ()),
+        sum((part.query_targets for part in parts), ()),
     )
 
 
@@ -72,7 +76,8 @@ def _single(entry: Sequence, problem: Problem, grid: Grid, position: int) -> Seq
         density, outside = cell_averages(entry.initial, grid, Path(problem.base))
     except MeanFieldError as error:
         raise type(error)(f"{name}.initial: {error}") from None
-    return SequenceBatch(density[None], (entry.target,), (entry.role,), (name,), outside)
+    mine = ((entry.target,), (entry.role,), (name,), outside, (entry.queries,), (entry.query_targets,))
+    return SequenceBatch(density[None], *mine)
 
 
 def _from_file(
@@ -113,6 +118,8 @@ def _from_file(
         tuple(roles[i] for i in chosen),
         tuple(f"{entry.file}[{i}]" for i in chosen),
         worst,
+        ((),) * len(chosen),
+        ((),) * len(chosen),
     )
 
 
@@ -131,7 +138,7 @@ def _targets(
     count: int,
     shallow: bool,
 ) -> list[Target]:
-    if not shallow and (objective is None or objective.kind == "potential"):
+    if not shallow and (objective is None or objective.kind in UNTARGETED):
         return [None] * count
     labels = np.asarray(_named(arrays, entry.labels, path))
     finite_table(labels, path, entry.labels)

@@ -26,9 +26,9 @@ from meanfield_pde.model.query_field import QueryField
 class Queries:
     """The query points of sequences and their loss, weight Σ_q share_q ½ |x_q(T)_axis − y_q|².
 
-    Shapes: points (B, Q, d), targets and shares (B, Q); the shares of a sequence are 1 over its number of queries, and 0
-    for points that fill up a row. Meaning: ``weight`` is 0 where the points are carried without a loss; ``constant``
-    (d,) and ``leak`` are the prescribed drift, which moves them too.
+    Shapes: points (B, Q, d), targets and shares (B, Q); the shares of a sequence are 1 over its number of queries,
+    and 0 for points that fill up a row. Meaning: ``weight`` is 0 where the points are carried without a loss;
+    ``constant`` (d,) and ``leak`` are the prescribed drift, which moves them too.
     """
 
     points: FloatArray

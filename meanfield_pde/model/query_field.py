@@ -15,8 +15,8 @@ from meanfield_pde.model.softmax_direct import SoftmaxSums
 class QueryField:
     """V(x) = Σ_A W̄_A m(A x) + constant − leak x at any x, by sums over the cells of one law.
 
-    Meaning: ``heads`` with ``weights`` (K,); ``points`` (n, d) and ``widths`` (d,) of the token cells; ``constant`` (d,)
-    and ``leak`` of the prescribed drift. Cost: n · Q · n_A exponentials.
+    Meaning: ``heads`` with ``weights`` (K,); ``points`` (n, d) and ``widths`` (d,) of the token cells; ``constant``
+    (d,) and ``leak`` of the prescribed drift. Cost: n · Q · n_A exponentials.
     """
 
     heads: HeadMatrices

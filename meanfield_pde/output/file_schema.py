@@ -192,6 +192,9 @@ def write_result(path: Path, solution: Solution) -> None:
         _dataset(file, "tokens/mu", solution.mu, "law of the tokens: (depth, sequence, *cells), cell averages")
         _dataset(file, "costate/t", solution.costate_t, "depth")
         _dataset(file, "costate/p", solution.p, "costate of each sequence's own loss: (depth, sequence, *cells)")
+        if solution.queries.size:
+            meaning = "query points at the layer edges: (layer edge, sequence, query, axis), NaN where there is none"
+            _dataset(file, "queries/x", solution.queries, meaning)
         for label, folder, grid in (("x", "tokens", solution.token_grid), ("theta", "heads", solution.head_grid)):
             if grid is None:
                 continue
@@ -226,6 +229,7 @@ def read_result(path: Path) -> Solution:
                 file["costate/t"][()],
                 file["costate/p"][()],
                 tuple(file["names"].asstr()[()].tolist()),
+                file["queries/x"][()] if "queries" in file else np.empty(0),
             )
         except FileError:
             raise

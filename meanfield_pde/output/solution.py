@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -16,7 +16,7 @@ from meanfield_pde.measure import Measure
 from meanfield_pde.output.diagnostics import certificates, warnings_of
 from meanfield_pde.problem import Problem, Sequence, SequenceFile
 from meanfield_pde.sequences import SequenceBatch, sequence_batch
-from meanfield_pde.training.assemble import fixed_heads, grid_tokens, objective_on
+from meanfield_pde.training.assemble import fixed_heads, grid_tokens
 from meanfield_pde.training.state import TrainingState
 
 
@@ -24,8 +24,8 @@ from meanfield_pde.training.state import TrainingState
 class Prediction:
     """Final laws (B, *cells) of sequences under trained heads, their pooled features, logits and probabilities.
 
-    ``labels`` holds the targets of the sequences where they have one each. What the objective has not is absent
-    from ``outputs``.
+    Where sequences have queries, ``outputs["queries"]`` (B, Q, d) is where they end. ``labels`` holds the targets
+    of the sequences where they have one each. What the objective has not is absent from ``outputs``.
     """
 
     mu: FloatArray
@@ -53,7 +53,8 @@ class Solution:
 
     Shapes: ``depth_t`` (n_t,) with ``mu`` (n_t, B, *cells); ``costate_t`` (n_e,) with ``p`` (n_e, B, *cells), the
     reported (filtered) costate of each sequence's own loss; ``snapshot_s`` (S,) with ``snapshots`` (S, layers, *cells);
-    ``history`` one series (rows,) a diagnostic.
+    ``history`` one series (rows,) a diagnostic; ``queries`` (layers + 1, B, Q, d), where the query points are at the
+    layer edges, NaN where a sequence has fewer than others.
     Meaning: ``outcome`` is "finished" or says why the run ended; ``state`` is the last training state (a step
     short of s_end when s_end is no step), the last snapshot is rho at s_end.
     """
@@ -69,6 +70,7 @@ class Solution:
     costate_t: FloatArray
     p: FloatArray
     names: tuple[str, ...] = ()
+    queries: FloatArray = field(default_factory=lambda: np.empty(0))
 
     @property
     def token_grid(self) -> Grid | None:
@@ -122,11 +124,14 @@ class Solution:
             )
         with threadpool_limits(limits=1, user_api="blas"):
             tokens, rho = self._side(batch, threads)
-            final = tokens.forward(rho).final
+            sweep = tokens.forward(rho)
+        final = sweep.final
         outputs: dict[str, FloatArray] = {}
-        if self.problem.objective is not None:
+        if tokens.queries is not None:
+            outputs["queries"] = tokens.queries.shown(sweep.query_nodes[-1])
+        if tokens.objective is not None:
             weights = final.reshape(len(final), -1) * grid.cell_volume
-            outputs = objective_on(self.problem.objective, grid).predict(weights)
+            outputs |= tokens.objective.predict(weights)
         known = all(isinstance(t, int | float) for t in batch.targets)
         labels = np.array(batch.targets, dtype=float) if known else None
         return Prediction(final, outputs, labels)

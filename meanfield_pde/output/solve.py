@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -21,7 +22,19 @@ from meanfield_pde.training.assemble import Assembled, assemble
 from meanfield_pde.training.state import Moment, TrainingState
 
 EMPTY = np.empty(0)
-_Depth = tuple[FloatArray, FloatArray, FloatArray, TokenReport]
+
+
+class _Depth(NamedTuple):
+    """What a last look through depth gives."""
+
+    mu: FloatArray
+    costate_t: FloatArray
+    p: FloatArray
+    queries: FloatArray
+    report: TokenReport
+    loss: float | None
+
+
 
 
 def output_times(problem: Problem, end: float) -> tuple[float, ...]:
@@ -59,21 +72,25 @@ def solve(
 def _solve_tokens(ready: Assembled) -> Solution:
     problem, tokens = ready.problem, given(ready.tokens, "tokens")
     times = np.array(output_times(problem, given(problem.depth, "depth").T))
-    mu, costate_t, p, report = _depth(tokens, given(ready.fixed_heads, "heads"), times)
-    history = token_history(report)
-    if tokens.objective is not None:
-        history["loss"] = np.array([tokens.terminal(mu[-1])[0]])
+    found = _depth(tokens, given(ready.fixed_heads, "heads"), times)
+    history = token_history(found.report)
+    if found.loss is not None:
+        history["loss"] = np.array([found.loss])
     names = () if ready.batch is None else ready.batch.names
-    return Solution(problem, "finished", None, history, EMPTY, EMPTY, times, mu, costate_t, p, names)
+    fields = (found.mu, found.costate_t, found.p, names, found.queries)
+    return Solution(problem, "finished", None, history, EMPTY, EMPTY, times, *fields)
 
 
 def _depth(tokens: GridTokens, rho: tuple[Measure, ...], times: FloatArray) -> _Depth:
     sweep = tokens.forward(rho)
     mu = np.concatenate([laws_at(tokens.transport, sweep.fields, path, times) for path in sweep.paths], axis=1)
-    if tokens.objective is None:
-        return mu, EMPTY, EMPTY, tokens.report(sweep, None)
-    costate = tokens.backward(sweep, tokens.terminal(sweep.final)[1])
-    return mu, tokens.edges, tokens.transport.grid.refilter(costate.nodes), tokens.report(sweep, costate)
+    queries = EMPTY if tokens.queries is None else tokens.queries.shown(sweep.query_nodes)
+    if not tokens.has_loss:
+        return _Depth(mu, EMPTY, EMPTY, queries, tokens.report(sweep, None), None)
+    loss, p_end = tokens.value(sweep)
+    costate = tokens.backward(sweep, p_end)
+    p = tokens.transport.grid.refilter(costate.nodes)
+    return _Depth(mu, tokens.edges, p, queries, tokens.report(sweep, costate), loss)
 
 
 def _solve_training(
@@ -103,11 +120,10 @@ def _solve_training(
         if on_moment is not None:
             on_moment(moment)
     record = recorder.freeze()
-    times, mu, costate_t, p = EMPTY, EMPTY, EMPTY, EMPTY
+    times, mu, costate_t, p, queries = EMPTY, EMPTY, EMPTY, EMPTY, EMPTY
     names = () if ready.batch is None else ready.batch.names
     if ready.tokens is not None:
         times = ready.tokens.edges
-        mu, costate_t, p, _ = _depth(ready.tokens, heads.measure(final), times)
-    return Solution(
-        problem, "finished", state, record.history, record.snapshot_s, record.snapshots, times, mu, costate_t, p, names
-    )
+        mu, costate_t, p, queries, _, _ = _depth(ready.tokens, heads.measure(final), times)
+    kept_rho = (record.history, record.snapshot_s, record.snapshots)
+    return Solution(problem, "finished", state, *kept_rho, times, mu, costate_t, p, names, queries)

@@ -13,6 +13,7 @@ from meanfield_pde.drift_flows import prescribed
 from meanfield_pde.equations.given_potential import given_potential
 from meanfield_pde.equations.grid_tokens import GridTokens
 from meanfield_pde.equations.mu_continuity import Transport
+from meanfield_pde.equations.query_tokens import Queries
 from meanfield_pde.equations.rho_fokker_planck import FokkerPlanckHeads
 from meanfield_pde.equations.runge_kutta import stepper
 from meanfield_pde.equations.schemes import scheme
@@ -26,6 +27,7 @@ from meanfield_pde.model.attention import Attention
 from meanfield_pde.model.heads import HeadFunction
 from meanfield_pde.model.sides import TokenSide
 from meanfield_pde.problem import Depth, Feature, Heads, Objective, Problem, Tokens, TwoGaussians, given
+from meanfield_pde.problem_objective import UNTARGETED
 from meanfield_pde.sequences import SequenceBatch, sequence_batch
 from meanfield_pde.training.scheduler import Training
 from meanfield_pde.training.shallow import shallow_model
@@ -184,7 +186,7 @@ def grid_tokens(
     if family is None:
         raise MeanFieldError("heads.family is missing: say how a head acts")
     loss, targets = None, None
-    if problem.objective is not None:
+    if problem.objective is not None and problem.objective.kind != "query-regression":
         loss = objective_on(problem.objective, grid)
         targets = _targets(problem, grid, batch)
     more: dict[str, Any] = {} if threads is None else {"threads": threads}
@@ -199,8 +201,27 @@ def grid_tokens(
         loss,
         targets,
         batch.outside_mass,
+        queries=_queries(problem, tokens, batch),
         **more,
     )
+
+
+def _queries(problem: Problem, tokens: Tokens, batch: SequenceBatch) -> Queries | None:
+    """The queries of a batch in rows of one length, filled up with points of share 0."""
+    most = max((len(one) for one in batch.queries), default=0)
+    if not most:
+        return None
+    middle = [0.5 * (low + high) for low, high in zip(tokens.lower, tokens.upper, strict=True)]
+    points = np.tile(np.array(middle), (len(batch.mu), most, 1))
+    targets, shares = np.zeros(points.shape[:2]), np.zeros(points.shape[:2])
+    term = None if problem.objective is None else problem.objective.query
+    for row, (given_here, wanted) in enumerate(zip(batch.queries, batch.query_targets, strict=True)):
+        if given_here:
+            points[row, : len(given_here)] = given_here
+            shares[row, : len(given_here)] = 1.0 / len(given_here)
+        targets[row, : len(wanted)] = wanted
+    axis, weight = (0, 0.0) if term is None else (term.axis, term.weight)
+    return Queries(points, targets, shares, axis, weight, tokens.drift.constant, tokens.drift.leak)
 
 
 def feature_values(feature: Feature, grid: Grid) -> FloatArray:
@@ -232,7 +253,7 @@ def objective_on(objective: Objective, grid: Grid) -> losses.Objective:
 
 def _targets(problem: Problem, grid: Grid, batch: SequenceBatch) -> Any:
     kind = given(problem.objective, "objective").kind
-    if kind == "potential" or any(t is None for t in batch.targets):
+    if kind in UNTARGETED or any(t is None for t in batch.targets):
         return None
     if kind == "energy-distance":
         laws: list[Any] = list(batch.targets)

@@ -19,6 +19,7 @@ from meanfield_pde.library import (
     gaussian_coupled,
     gaussian_shallow,
     gaussian_tokens,
+    in_context,
     linear_flow,
     mckean_vlasov,
     transport,
@@ -45,6 +46,7 @@ class _Form(NamedTuple):
 _FORMS = {
     "gaussian_coupled": _Form(gaussian_coupled.PARAMETERS, gaussian_coupled.exact, gaussian_coupled.fitted),
     "gaussian_layerwise": _Form(gaussian_coupled.PARAMETERS, gaussian_coupled.exact, gaussian_coupled.fitted),
+    "in_context_regression": _Form(in_context.PARAMETERS, in_context.exact, None),
     "softmax_gaussian": _Form(
         gaussian_tokens.PARAMETERS | gaussian_tokens.LEAK, gaussian_tokens.exact, gaussian_tokens.fitted
     ),

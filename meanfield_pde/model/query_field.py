@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
+from meanfield_pde.kernels.softmax import softmax_to_points, softmax_to_weights
 from meanfield_pde.model.heads import HeadMatrices
 from meanfield_pde.model.softmax_direct import SoftmaxSums
 
@@ -44,8 +45,11 @@ class QueryField:
         """Derivatives of Σ <g, V(x)> in the points (Q, d), in the masses (n,) and in the head weights (K,)."""
         sums, keys = SoftmaxSums(self.points, masses, self.widths), self._keys(x)
         to_keys = np.ascontiguousarray(np.einsum("aij,xi->axj", self.values, g).reshape(keys.shape))
-        key_out = sums.to_points(keys, to_keys)[0].reshape(-1, *x.shape)
-        to_x = np.einsum("aij,axi->xj", self.heads.scores, key_out) - self.leak * g
-        mean = sums.means(keys)[0].reshape(-1, *x.shape)
-        to_rho = self.heads.contract(np.einsum("xi,axj->aij", g, mean))
-        return np.asarray(to_x), sums.to_weights(keys, to_keys), to_rho
+        # means and partition sums are made once for all three
+        known = (keys, *sums.arrays, *sums.means(keys), to_keys)
+        key_out, point_out, to_mass = np.empty_like(keys), np.zeros_like(self.points), np.zeros(len(masses))
+        softmax_to_points(*known, key_out, point_out)
+        softmax_to_weights(*known, to_mass)
+        to_x = np.einsum("aij,axi->xj", self.heads.scores, key_out.reshape(-1, *x.shape)) - self.leak * g
+        to_rho = self.heads.contract(np.einsum("xi,axj->aij", g, known[5].reshape(-1, *x.shape)))
+        return np.asarray(to_x), to_mass, to_rho

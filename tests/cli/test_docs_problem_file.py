@@ -24,6 +24,7 @@ from meanfield_pde.problem import (
     Output,
     Potential,
     Problem,
+    QueryTerm,
     Sequence,
     SequenceFile,
     Shallow,
@@ -49,6 +50,7 @@ SECTIONS: dict[str, type] = {
     "[[sequences]]": Sequence,
     "[[sequences]] with a file": SequenceFile,
     "[objective]": Objective,
+    "[objective.query]": QueryTerm,
     "a feature": Feature,
     "[potential]": Potential,
     "[shallow]": Shallow,
@@ -118,7 +120,7 @@ def test_the_regression_runs_and_learns() -> None:
 
 
 def test_there_are_fragments() -> None:
-    assert (len(WHOLE), len(PARTS)) == (4, 6)
+    assert (len(WHOLE), len(PARTS)) == (4, 7)
 
 
 @pytest.mark.parametrize("text", PARTS)

@@ -15,7 +15,8 @@ from meanfield_pde.laws import Density, Gaussian, Mixture, Uniform
 from meanfield_pde.problem import Drift, Feature, Problem
 from meanfield_pde.problem_file import dump_problem, load_problem, parse_problem
 
-EXACT = ("gaussian_coupled", "gaussian_layerwise", "softmax_gaussian", "softmax_leak", "noisy_softmax",
+EXACT = ("gaussian_coupled", "gaussian_layerwise", "in_context_regression",
+         "softmax_gaussian", "softmax_leak", "noisy_softmax",
          "variable_speed_ring", "jiang_shu", "sine_power", "zalesak_disk", "leveque_deformation", "aggregation",
          "ornstein_uhlenbeck", "slab", "double_well", "desai_zwanzig", "noisy_kuramoto",
          "shallow_gaussian")  # fmt: skip

@@ -97,21 +97,22 @@ class Stage(NamedTuple):
     reconstructed: tuple[FloatArray, ...]
 
 
-def seen(u: FloatArray) -> FloatArray:
+def seen(grid: Grid, u: FloatArray) -> FloatArray:
     """Cells that attention looks at, 1.0 or 0.0 like u (B, *cells): those that hold mass and not noise.
 
-    On a line, runs of positive cells that reach 1e-12 of the largest value of their law; else all positive cells.
+    On one axis, runs of positive cells that reach 1e-12 of the largest value of their law, across the seam of a ring
+    too; else all positive cells.
     """
-    if u.ndim > 2:
+    if grid.dim > 1:
         return np.asarray(u > 0.0, dtype=float)
     out = np.empty_like(u)
-    seen_cells(u, CORE, out)
+    seen_cells(u, CORE, grid.periodic[0], out)
     return out
 
 
 def seen_weights(grid: Grid, u: FloatArray) -> FloatArray:
     """Masses of the seen cells, (B, n); the others are 0."""
-    return np.asarray((u * seen(u)).reshape(len(u), -1) * grid.cell_volume)
+    return np.asarray((u * seen(grid, u)).reshape(len(u), -1) * grid.cell_volume)
 
 
 def face_velocity(

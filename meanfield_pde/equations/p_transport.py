@@ -107,7 +107,7 @@ def step_transpose(
         flat = tuple((volume * g).reshape(batch, -1) for g in in_velocity)
         cotangents.append(flat)
         nonlocal_part = field.to_mu(flat, stage.moments).reshape(p.shape)
-        ahead = ahead + in_mu + seen(stage.u) * nonlocal_part
+        ahead = ahead + in_mu + seen(transport.grid, stage.u) * nonlocal_part
     cotangents.reverse()
     ahead = ahead + into_start
     return (ahead if noise is None else noise.before(ahead, dt)), cotangents

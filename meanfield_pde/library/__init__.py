@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from meanfield_pde.errors import MeanFieldError, nearest
 from meanfield_pde.library import (
     aggregation,
+    circle_tokens,
     fokker_planck,
     gaussian_attentions,
     gaussian_coupled,
@@ -21,6 +22,7 @@ from meanfield_pde.library import (
     gaussian_tokens,
     linear_flow,
     mckean_vlasov,
+    neural_ode,
     transport,
     two_diracs,
 )
@@ -70,6 +72,9 @@ _FORMS = {
     "linear_flow": _Form(linear_flow.PARAMETERS, linear_flow.exact, linear_flow.fitted),
     "linear_plane": _Form(linear_flow.PARAMETERS, linear_flow.exact, None),
     "linear_costate": _Form(linear_flow.PARAMETERS, linear_flow.exact, linear_flow.fitted),
+    "circle_modes": _Form(circle_tokens.MODES_PARAMETERS, circle_tokens.modes_exact, None),
+    "kuramoto": _Form(circle_tokens.KURAMOTO_PARAMETERS, circle_tokens.kuramoto_exact, None),
+    "neural_ode": _Form(neural_ode.PARAMETERS, neural_ode.exact, neural_ode.fitted),
     "ornstein_uhlenbeck": _Form(fokker_planck.OU_PARAMETERS, fokker_planck.ou_exact, fokker_planck.ou_fitted),
     "slab": _Form(fokker_planck.SLAB_PARAMETERS, fokker_planck.slab_exact, None),
     "double_well": _Form(fokker_planck.WELL_PARAMETERS, fokker_planck.well_exact, None),

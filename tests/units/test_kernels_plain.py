@@ -153,7 +153,7 @@ def test_the_table_and_its_transposes(far: bool) -> None:
 def test_seen_cells_stop_where_a_tail_turns_to_noise() -> None:
     u = np.array([[1e-15, -1e-15, 1e-14, 0.5, 1.0, 1e-14, 1e-40, 0.0, 1e-15, 0.0, 0.2]])
     out = np.empty_like(u)
-    seen_cells(u, 1e-12, out)
+    seen_cells(u, 1e-12, False, out)
     np.testing.assert_array_equal(out[0], [0, 0, 1, 1, 1, 1, 1, 0, 0, 0, 1])
 
 

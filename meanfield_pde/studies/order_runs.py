@@ -71,7 +71,8 @@ def gradient(problem: Problem, name: str, n: int, coarsest: int) -> Law:
     assert ready.state is not None
     rho, grid = ready.state.rho, ready.head_grid
     assert ready.token_grid is not None
-    found = replace(ready.tokens, tolerance=TABLE[ready.token_grid.dim]).first_variation(ready.heads.measure(rho)).potential
+    tokens = replace(ready.tokens, tolerance=TABLE[ready.token_grid.dim])
+    found = tokens.first_variation(ready.heads.measure(rho)).potential
     return Law(found.reshape(rho.shape), grid, rho * grid.cell_volume)
 
 

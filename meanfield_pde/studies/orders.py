@@ -76,8 +76,8 @@ def orders(
     the step of order 2 with ds ∝ h). Depth steps are refined with h. The worst sequence or layer counts. Without an
     exact solution (or with that of the state at rest, where the scheme is exact) each grid is compared with the next
     one of twice its cells, and ``error_estimate`` is that of the finest grid by Richardson extrapolation. ``fitted``
-    is the least-squares slope over all grids, ``fitted_finest`` over the three finest (two in several dimensions), and ``short`` says that both
-    miss ``declared``.
+    is the least-squares slope over all grids, ``fitted_finest`` over the three finest (two in several dimensions), and
+    ``short`` says that both miss ``declared``.
     Raises: MeanFieldError for unknown schemes, or cells that cannot be compared.
     """
     flow, known = _flow(problem, exact)

@@ -46,17 +46,14 @@ _FORMS = {
         gaussian_tokens.exact,
         gaussian_tokens.fitted,
     ),
-<<<<<<< HEAD
+    "softmax_plane": _Form(gaussian_space.parameters(2), gaussian_space.exact, gaussian_space.fitted),
+    "softmax_space": _Form(gaussian_space.parameters(3), gaussian_space.exact, gaussian_space.fitted),
     "variable_speed_ring": _Form(transport.RING_PARAMETERS, transport.ring_exact, None),
     "jiang_shu": _Form(transport.WAVE_PARAMETERS, transport.wave_exact, None),
     "sine_power": _Form(transport.WAVE_PARAMETERS, transport.wave_exact, None),
     "zalesak_disk": _Form(transport.PLANE_PARAMETERS, transport.plane_exact, None),
     "leveque_deformation": _Form(transport.PLANE_PARAMETERS, transport.plane_exact, None),
     "aggregation": _Form(aggregation.PARAMETERS, aggregation.exact, None),
-=======
-    "softmax_plane": _Form(gaussian_space.parameters(2), gaussian_space.exact, gaussian_space.fitted),
-    "softmax_space": _Form(gaussian_space.parameters(3), gaussian_space.exact, gaussian_space.fitted),
->>>>>>> fb43263 (Gaussian tokens in the plane and in space under full matrices, with orders; far tails count from 1e-13 of the law in several dimensions)
     "ornstein_uhlenbeck": _Form(fokker_planck.OU_PARAMETERS, fokker_planck.ou_exact, fokker_planck.ou_fitted),
     "slab": _Form(fokker_planck.SLAB_PARAMETERS, fokker_planck.slab_exact, None),
     "double_well": _Form(fokker_planck.WELL_PARAMETERS, fokker_planck.well_exact, None),

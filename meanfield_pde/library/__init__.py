@@ -12,8 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from meanfield_pde.errors import MeanFieldError, nearest
-from meanfield_pde.library import fokker_planck, gaussian_coupled, gaussian_space, gaussian_tokens
-from meanfield_pde.library import aggregation, fokker_planck, gaussian_coupled, gaussian_tokens, transport
+from meanfield_pde.library import (
+    aggregation,
+    fokker_planck,
+    gaussian_coupled,
+    gaussian_space,
+    gaussian_tokens,
+    transport,
+)
 from meanfield_pde.library.exact import Exact
 from meanfield_pde.library.fokker_planck import SlabMode
 from meanfield_pde.library.parameters import Parameter, numerical, with_parameters

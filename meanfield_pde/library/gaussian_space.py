@@ -53,15 +53,16 @@ def exact(problem: Problem) -> Exact:
     tokens, heads = problem.tokens, problem.heads
     dim = len(tokens.cells)
     require(bool(heads.points), problem, "the heads are not finitely many", "heads.points")
-    require(not any(tokens.periodic), problem, "tokens.periodic is set", "walls")
-    require(not any(tokens.drift.constant), problem, f"drift.constant = {tokens.drift.constant}", "no constant drift")
+    drift = tokens.drift
+    require(drift.flow is None, problem, f"tokens.drift.flow = {drift.flow!r}", "no flow")
+    require(not any(drift.constant), problem, f"tokens.drift.constant = {drift.constant}", "no constant drift")
     require(heads.family is not None, problem, "heads.family is missing", "a head family")
     assert heads.family is not None
     matrices = head_matrices(heads.family, np.array(heads.points, dtype=float), dim)
     share = np.array(heads.weights) if heads.weights else np.ones(len(heads.points))
     w, a = matrices.values, matrices.scores[matrices.index]
     laws = _sequences(problem, dim)
-    end, leak, noise = problem.depth.T, tokens.drift.leak, tokens.noise
+    end, leak, noise = problem.depth.T, drift.leak, tokens.noise
     flows = [_flow(m, s, w, a, share / share.sum(), leak, noise, end) for m, s in laws]
 
     def observables(t: float) -> dict[str, float]:

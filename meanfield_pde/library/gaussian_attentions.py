@@ -15,7 +15,7 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.law_cells import gaussian_masses
 from meanfield_pde.laws import Gaussian
-from meanfield_pde.library.exact import Exact, require
+from meanfield_pde.library.exact import Exact, require, token_moments
 from meanfield_pde.library.gaussian_tokens import gaussian_leak
 from meanfield_pde.library.parameters import Parameter, at, vector, widened
 from meanfield_pde.problem import Heads, Problem, Sequence
@@ -105,7 +105,7 @@ def exact(problem: Problem) -> Exact:
     def observables(t: float) -> dict[str, float]:
         out: dict[str, float] = {}
         for b, axes in enumerate(at_depth(t)):
-            out |= {f"mean_b{b}": axes[0][0], f"variance_b{b}": axes[0][1]}
+            out |= token_moments(b, *_normal(axes))
         return out
 
     def mu(t: float, grid: Grid) -> FloatArray:

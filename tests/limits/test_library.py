@@ -17,7 +17,8 @@ from meanfield_pde.problem_file import dump_problem, load_problem, parse_problem
 
 EXACT = ("gaussian_coupled", "gaussian_layerwise", "softmax_gaussian", "softmax_leak", "noisy_softmax",
          "variable_speed_ring", "jiang_shu", "sine_power", "zalesak_disk", "leveque_deformation", "aggregation",
-         "ornstein_uhlenbeck", "slab", "double_well")  # fmt: skip
+         "two_diracs", "mean_shift", "l2_gaussian", "l2_plane", "sinkhorn_gaussian", "linear_flow", "linear_plane",
+         "linear_costate", "ornstein_uhlenbeck", "slab", "double_well")  # fmt: skip
 
 
 def test_names_files_and_texts_say_the_same() -> None:

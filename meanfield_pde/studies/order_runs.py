@@ -68,7 +68,7 @@ def costate(problem: Problem, name: str, n: int, coarsest: int) -> Law:
     assert ready.tokens is not None
     assert ready.fixed_heads is not None
     assert ready.token_grid is not None
-    grid, tokens = ready.token_grid, replace(ready.tokens, tolerance=TABLE)
+    grid, tokens = ready.token_grid, replace(ready.tokens, tolerance=TABLE[ready.token_grid.dim])
     sweep = tokens.forward(ready.fixed_heads)
     found = tokens.backward(sweep, tokens.terminal(sweep.final)[1]).nodes[0]
     return Law(grid.refilter(found), grid, tokens.mu0 * grid.cell_volume)

@@ -137,7 +137,7 @@ def test_cells_of_noise_are_not_looked_at_in_several_dimensions() -> None:
     x = grid.points()
     u = np.exp(-(x**2).sum(axis=1) * 2.5).reshape(1, *grid.cells)
     u[0, 0, 0], u[0, 1, 0], u[0, -1, -1] = 1e-16, -1e-15, np.nextafter(0.0, 1.0)
-    marks = seen(u)
+    marks = seen(grid, u)
     assert marks[0, 0, 0] == marks[0, 1, 0] == marks[0, -1, -1] == 0.0
     np.testing.assert_array_equal(marks > 0, u > 1e-13 * u.max())
     weights = seen_weights(grid, u)

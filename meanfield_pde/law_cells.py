@@ -8,7 +8,7 @@ from itertools import product
 from math import ceil
 
 import numpy as np
-from scipy.special import i0e, ndtr
+from scipy.special import ndtr
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
@@ -124,18 +124,6 @@ def uniform_masses(lower: FloatArray, upper: FloatArray, grid: Grid) -> FloatArr
         # overlap of [low, low + width] with each cell and its images
         ends = [np.clip(edges + shift, low, low + width) for shift in shifts]
         parts.append(np.asarray(sum(np.diff(e) for e in ends) / width))
-    return _outer(parts)
-
-
-def von_mises_masses(mean: FloatArray, concentration: FloatArray, grid: Grid) -> FloatArray:
-    """Masses of a product of von Mises laws, density exp(k cos(2 pi (x - m)/L))/(L I0(k)) per axis; (*cells)."""
-    parts = []
-    for axis in range(grid.dim):
-        k, length = concentration[axis], grid.upper[axis] - grid.lower[axis]
-        panels = ceil(2 * np.pi / grid.cells[axis] * max(1.0, np.sqrt(k)))
-        x, weight = axis_nodes(grid, axis, panels)
-        value = np.exp(-2 * k * np.sin(np.pi * (x - mean[axis]) / length) ** 2) / (length * i0e(k))
-        parts.append((weight * value).reshape(grid.cells[axis], -1).sum(axis=1))
     return _outer(parts)
 
 

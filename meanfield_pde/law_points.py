@@ -7,7 +7,7 @@ from itertools import product
 from math import ceil
 
 import numpy as np
-from scipy.special import i0e, logsumexp
+from scipy.special import logsumexp
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
@@ -57,17 +57,6 @@ def uniform_log(lower: FloatArray, upper: FloatArray, grid: Grid) -> FloatArray:
         inside = inside * (covers / width).reshape(shape)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(inside.ravel()))
-
-
-def von_mises_log(mean: FloatArray, concentration: FloatArray, grid: Grid) -> FloatArray:
-    """log of a product of von Mises densities, one per ring axis; shape (size,)."""
-    points = grid.points()
-    out = np.zeros(len(points))
-    for k in range(grid.dim):
-        length = grid.upper[k] - grid.lower[k]
-        angle = np.pi * (points[:, k] - mean[k]) / length
-        out += -2 * concentration[k] * np.sin(angle) ** 2 - np.log(length * i0e(concentration[k]))
-    return out
 
 
 def mixture_log(weights: FloatArray, parts: list[FloatArray]) -> FloatArray:

@@ -14,11 +14,42 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
-from meanfield_pde.law_cells import function_masses, gaussian_masses, uniform_masses, von_mises_masses
+from meanfield_pde.law_cells import function_masses, gaussian_masses, uniform_masses
 from meanfield_pde.law_classics import ClassicLaw, check_classic, classic_masses
 from meanfield_pde.law_deposit import atom_masses
-from meanfield_pde.law_points import function_log, gaussian_log, mixture_log, uniform_log, von_mises_log
+from meanfield_pde.law_points import function_log, gaussian_log, mixture_log, uniform_log
+from meanfield_pde.law_rings import (
+    Harmonic,
+    RingLaw,
+    VonMises,
+    WrappedCauchy,
+    check_ring_law,
+    parts_of,
+    ring_log,
+    ring_masses,
+)
 from meanfield_pde.sample_files import read_samples
+
+__all__ = [
+    "Atoms",
+    "Density",
+    "Gaussian",
+    "Harmonic",
+    "Law",
+    "Matrix",
+    "Mixture",
+    "RingLaw",
+    "Samples",
+    "Uniform",
+    "Vector",
+    "VonMises",
+    "WrappedCauchy",
+    "cell_averages",
+    "check_law",
+    "check_weights",
+    "head_samples",
+    "normalised",
+]
 
 Vector = tuple[float, ...]
 Matrix = tuple[tuple[float, ...], ...]
@@ -64,15 +95,6 @@ class Atoms:
 
 
 @dataclass(frozen=True, slots=True)
-class VonMises:
-    """Density exp(k cos(2 pi (x - mean)/L))/(L I0(k)) on a ring of length L; one mean and k per axis."""
-
-    law: ClassVar[str] = "von-mises"
-    mean: float | Vector
-    concentration: float | Vector
-
-
-@dataclass(frozen=True, slots=True)
 class Samples:
     """Equally weighted samples of a file; Gaussian kernels of deviation ``bandwidth``, or cell deposit."""
 
@@ -89,7 +111,7 @@ class Density:
     function: Callable[[FloatArray], FloatArray]
 
 
-Law = Gaussian | Mixture | Uniform | Atoms | VonMises | Samples | Density | ClassicLaw
+Law = Gaussian | Mixture | Uniform | Atoms | VonMises | WrappedCauchy | Harmonic | Samples | Density | ClassicLaw
 
 
 def cell_averages(law: Law, grid: Grid, base: Path = Path(".")) -> tuple[FloatArray, float]:
@@ -160,13 +182,11 @@ def check_law(law: Law, dim: int, where: str = "") -> None:
         _check_finite((*law.lower, *law.upper), f"{key}lower, upper")
         if not all(a < b for a, b in zip(law.lower, law.upper, strict=True)):
             raise MeanFieldError(f"{key}lower = {law.lower} must be below upper = {law.upper} on every axis")
-    elif isinstance(law, VonMises):
-        mean, concentration = np.atleast_1d(law.mean), np.atleast_1d(law.concentration)
-        _check_dimension(len(mean), dim, f"{key}mean")
-        _check_dimension(len(concentration), dim, f"{key}concentration")
-        _check_finite((*mean, *concentration), f"{key}mean, concentration")
-        if not (concentration >= 0).all():
-            raise MeanFieldError(f"{key}concentration = {law.concentration} must be >= 0")
+    elif isinstance(law, RingLaw):
+        for name, values in parts_of(law).items():
+            _check_dimension(len(values), dim, f"{key}{name}")
+            _check_finite(tuple(values.tolist()), f"{key}{name}")
+        check_ring_law(law, key)
     elif isinstance(law, Atoms):
         if not law.points:
             raise MeanFieldError(f"{key}points is empty: give at least one point")
@@ -226,9 +246,8 @@ def _masses(law: Law, grid: Grid, base: Path) -> FloatArray:
         return gaussian_masses(np.array(law.mean, float), np.array(law.covariance, float), grid)
     if isinstance(law, Uniform):
         return uniform_masses(np.array(law.lower, float), np.array(law.upper, float), grid)
-    if isinstance(law, VonMises):
-        _check_ring(grid)
-        return von_mises_masses(np.atleast_1d(law.mean), np.atleast_1d(law.concentration), grid)
+    if isinstance(law, RingLaw):
+        return ring_masses(law, grid)
     if isinstance(law, Atoms):
         weights = np.array(law.weights or [1.0] * len(law.points), float)
         return atom_masses(np.array(law.points, float), weights / weights.sum(), grid)
@@ -257,19 +276,13 @@ def _log_density(law: Law, grid: Grid) -> FloatArray:
         return gaussian_log(np.array(law.mean, float), np.array(law.covariance, float), grid)
     if isinstance(law, Uniform):
         return uniform_log(np.array(law.lower, float), np.array(law.upper, float), grid)
-    if isinstance(law, VonMises):
-        _check_ring(grid)
-        return von_mises_log(np.atleast_1d(law.mean), np.atleast_1d(law.concentration), grid)
+    if isinstance(law, RingLaw):
+        return ring_log(law, grid)
     if isinstance(law, Mixture):
         return mixture_log(np.array(law.weights, float), [_log_density(c, grid) for c in law.components])
     if isinstance(law, Density):
         return function_log(law.function, grid)
     raise MeanFieldError(
         f"the {law.law} law has no density to sample for the heads: "
-        "allowed: gaussian, mixture, uniform, von-mises, density (Python)"
+        "allowed: gaussian, mixture, uniform, von-mises, wrapped-cauchy, harmonic, density (Python)"
     )
-
-
-def _check_ring(grid: Grid) -> None:
-    if not all(grid.periodic):
-        raise MeanFieldError("a von-mises law lives on rings: set periodic = true on every axis, or use a gaussian")

@@ -15,7 +15,7 @@ from meanfield_pde.problem_sections import Feature, Objective, Potential, Sequen
 OBJECTIVES = ("potential", "regression", "cross-entropy", "energy-distance", "query-regression")
 # losses without targets of their own
 UNTARGETED = ("potential", "query-regression")
-FEATURES = ("polynomial", "bump")
+FEATURES = ("polynomial", "bump", "harmonic")
 Target = int | float | Vector | Law | None
 
 
@@ -45,17 +45,40 @@ def check_objective(objective: Objective, dim: int) -> None:
 
 
 def check_rings(objective: Objective, tokens: Tokens) -> None:
-    """Refuse losses on periodic token axes: features and distances would jump at the seam."""
-    if any(tokens.periodic):
+    """Refuse losses that jump at the seam of a periodic token axis, and harmonics that do not fit their axis."""
+    grid = tokens.grid()
+    if objective.kind == "energy-distance" and any(grid.periodic):
         raise MeanFieldError(
-            f"objective.kind = '{objective.kind}' on a periodic token axis is not covered yet: features and distances "
-            "jump at the seam; use walls, or leave the objective out"
+            "objective.kind = 'energy-distance' on a periodic token axis is not covered: |x - y| has a kink opposite "
+            "to each token; use regression on harmonics, or walls"
         )
+    named = [(f"objective.features[{k}]", feature) for k, feature in enumerate(objective.features)]
+    if objective.potential is not None:
+        named.append(("objective.potential", objective.potential))
+    for where, feature in named:
+        if feature.kind == "harmonic":
+            if not grid.periodic[feature.axis]:
+                raise MeanFieldError(
+                    f"{where}: a harmonic lives on a ring, but axis {feature.axis} has walls: set tokens.periodic, or "
+                    "take kind = 'polynomial' or 'bump'"
+                )
+            if 2 * (feature.mode or 0) >= grid.cells[feature.axis]:
+                raise MeanFieldError(
+                    f"{where}.mode = {feature.mode} is not resolved by tokens.cells = {grid.cells[feature.axis]} on "
+                    f"axis {feature.axis}: take at least {2 * (feature.mode or 0) + 1} cells, or a lower mode"
+                )
+        elif grid.periodic[feature.axis] if feature.kind == "polynomial" else any(grid.periodic):
+            raise MeanFieldError(
+                f"{where}: a {feature.kind} jumps at the seam of a periodic token axis: take kind = 'harmonic', or "
+                "use walls"
+            )
 
 
 def check_feature(feature: Feature, dim: int, where: str) -> None:
     """Refuse a feature with missing, unused or misfitting entries."""
     one_of(feature.kind, FEATURES, f"{where}.kind")
+    if feature.mode is not None and feature.kind != "harmonic":
+        raise MeanFieldError(f"{where}: a {feature.kind} has no mode: remove it, or take kind = 'harmonic'")
     if feature.kind == "bump":
         if feature.coefficients or feature.axis != 0:
             raise MeanFieldError(f"{where}: a bump has no coefficients or axis: remove them")
@@ -65,9 +88,16 @@ def check_feature(feature: Feature, dim: int, where: str) -> None:
         number(feature.width, f"{where}.width", 0.0, above=True)
         return
     if feature.center or feature.width is not None:
-        raise MeanFieldError(f"{where}: a polynomial has no center or width: remove them")
+        raise MeanFieldError(f"{where}: a {feature.kind} has no center or width: remove them")
     if not feature.coefficients:
-        raise MeanFieldError(f"{where}.coefficients is missing: give the polynomial in ascending order")
+        order = "the polynomial in ascending order" if feature.kind == "polynomial" else "those of cos and sin"
+        raise MeanFieldError(f"{where}.coefficients is missing: give {order}")
+    if feature.kind == "harmonic":
+        if feature.mode is None:
+            raise MeanFieldError(f"{where}.mode is missing: give k of cos(2 pi k x/L), an integer of at least 1")
+        integer(feature.mode, f"{where}.mode", 1)
+        if len(feature.coefficients) > 2:
+            raise MeanFieldError(f"{where}.coefficients = {feature.coefficients}: give those of cos and sin, or of cos")
     vector(feature.coefficients, f"{where}.coefficients", len(feature.coefficients))
     integer(feature.axis, f"{where}.axis", 0)
     if feature.axis >= dim:

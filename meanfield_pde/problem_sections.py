@@ -125,13 +125,18 @@ class SequenceFile:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A function of a token: ascending polynomial in x_axis, or bump exp(-|x - center|²/(2 width²))."""
+    """A function of a token: ascending polynomial in x_axis, bump exp(-|x - center|²/(2 width²)), or harmonic.
+
+    Meaning: a harmonic c0 cos(2 pi mode x/L) + c1 sin(2 pi mode x/L) lives on a ring axis of length L;
+    ``coefficients`` are (c0, c1), or (c0,) alone.
+    """
 
     kind: str
     coefficients: Vector = ()
     axis: int = 0
     center: Vector = ()
     width: float | None = None
+    mode: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

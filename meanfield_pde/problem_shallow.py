@@ -43,7 +43,7 @@ def check_shallow(
             "between walls"
         )
     if tokens is not None and (tokens.drift != Drift() or tokens.noise):
-        raise MeanFieldError("tokens.drift and tokens.noise have no use for kind = 'shallow', where tokens rest: remove")
+        raise MeanFieldError("tokens.drift and tokens.noise have no use for kind = 'shallow': tokens rest there")
     if attention == "softmax":
         if family != "scalar" or tokens is None:
             raise MeanFieldError(

@@ -10,9 +10,13 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
 from meanfield_pde.output.solution import Solution
+from meanfield_pde.problem import given
 
 if TYPE_CHECKING:
     from meanfield_pde.library import Exact
+
+
+MODES = 8  # on a ring: so many of the lowest are compared
 
 
 def observables_of(solution: Solution, index: int = -1) -> dict[str, float]:
@@ -22,12 +26,17 @@ def observables_of(solution: Solution, index: int = -1) -> dict[str, float]:
     alone), and ``mean_i``, ``covariance_ij`` (on rings ``order_i``) of rho averaged over layers; at the last snapshot
     also ``token_mean`` and ``token_variance`` of the final law of the first sequence. For tokens at that depth
     ``mean_b0``, ``variance_b0``, one pair a sequence. In d axes, d > 1, ``mean_b0_k`` and ``covariance_b0_kl``, k <= l,
-    and ``token_mean_k``, ``token_covariance_kl``. What was not recorded is absent.
+    and ``token_mean_k``, ``token_covariance_kl``; on one ring of length L instead ``mode1_b0``, .., the modulus of
+    ∫ e^{2 pi i k x/L} dmu. What was not recorded is absent.
     """
     if solution.problem.kind == "tokens":
         out = {}
+        ring = given(solution.problem.tokens, "tokens").periodic == (True,)
         for b in range(solution.mu.shape[1]):
-            out.update(_token_moments(solution, index, b, "", f"_b{b}"))
+            if ring:
+                out.update({f"mode{k}_b{b}": size for k, size in _token_modes(solution, index, b).items()})
+            else:
+                out.update(_token_moments(solution, index, b, "", f"_b{b}"))
         return out
     if not len(solution.snapshots):
         return {}
@@ -101,6 +110,14 @@ def _moments(mean: FloatArray, covariance: FloatArray, before: str, after: str) 
     out = {f"{before}mean{after}{i}": float(mean[i]) for i in axes}
     out.update({f"{before}covariance{after}{i}{j}": float(covariance[i, j]) for i in axes for j in axes[i:]})
     return out
+
+
+def _token_modes(solution: Solution, index: int, sequence: int) -> dict[int, float]:
+    grid = solution.token_grid
+    assert grid is not None
+    n = grid.cells[0]
+    moduli = np.abs(np.fft.rfft(solution.mu[index, sequence])) * grid.cell_volume
+    return {k: float(moduli[k] / np.sinc(k / n)) for k in range(1, min(MODES, (n - 1) // 2) + 1)}
 
 
 def _distances(solution: Solution, exact: Exact, index: int, at: float) -> dict[str, float]:

@@ -30,9 +30,10 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
 from meanfield_pde.model.attention import Attention, Reach, assemble_field, plan_means
 from meanfield_pde.model.field import AssembledField, Target
-from meanfield_pde.model.heads import HeadFunction, HeadMatrices, head_matrices
+from meanfield_pde.model.heads import HeadFunction, HeadMatrices
 from meanfield_pde.model.lattice import Lattice
 from meanfield_pde.model.objective import Objective
+from meanfield_pde.model.perceptron import Perceptrons, heads_at
 from meanfield_pde.model.sides import FirstVariation, TokenReport
 from meanfield_pde.model.softmax_cost import TOLERANCE
 from meanfield_pde.model.softmax_table import table_reach
@@ -72,7 +73,7 @@ class GridTokens:
     budget: float = 2e9
     queries: Queries | None = None
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
-    heads: HeadMatrices = field(init=False)
+    heads: HeadMatrices | Perceptrons = field(init=False)
     lattice: Lattice = field(init=False)
     field_targets: tuple[Target, ...] = field(init=False)
     tables: MeansTables = field(init=False, repr=False, compare=False)
@@ -80,7 +81,7 @@ class GridTokens:
     def __post_init__(self) -> None:
         grid = self.transport.grid
         lattice = grid_lattice(grid, self.attention)
-        heads = head_matrices(self.family, self.head_points, lattice.dim)
+        heads = heads_at(self.family, self.head_points, lattice.dim)
         targets = tuple(Target(grid.face_points(axis), axis, grid.face_axes(axis)) for axis in range(grid.dim))
         object.__setattr__(self, "lattice", lattice)
         object.__setattr__(self, "heads", heads)
@@ -93,20 +94,20 @@ class GridTokens:
         laws.setflags(write=False)  # what is remembered of them must stay true
         object.__setattr__(self, "mu0", laws)
 
-    def _matrices(self, rho: Measure) -> HeadMatrices:
-        if rho.points is self.head_points:
-            return self.heads
-        return head_matrices(self.family, rho.points, self.lattice.dim)
+    def _heads(self, rho: Measure) -> HeadMatrices | Perceptrons:
+        own = rho.points is self.head_points
+        return self.heads if own else heads_at(self.family, rho.points, self.lattice.dim)
 
     def _reach(self, law: Measure) -> Reach:
-        return table_reach(self._matrices(law), self.field_targets)
+        heads = self._heads(law)
+        return () if isinstance(heads, Perceptrons) else table_reach(heads, self.field_targets)
 
     def assemble(self, rho: tuple[Measure, ...], size: int | None) -> tuple[AssembledField, ...]:
         """One field a layer (one in all when shared): tabulated with ``size`` nodes, or direct when size is None."""
         wanted = 1 if self.shared else len(self.edges) - 1
         if len(rho) != wanted:
             raise MeanFieldError(f"{len(rho)} head measures given where the depth has {wanted}: give one a layer")
-        heads = [self._matrices(law) for law in rho]
+        heads = [self._heads(law) for law in rho]
         place = (self.attention, self.lattice, self.field_targets)
         if size is None:
             out: list[AssembledField] = []
@@ -196,12 +197,13 @@ class GridTokens:
         if self.attention.is_mean:
             # means stay in the box, so |V| <= sum of rho |W| |y|: the count of steps is bounded before the first one
             reach = max(max(abs(a), abs(b)) for a, b in zip(grid.lower, grid.upper, strict=True))
-            speed = max(float(law.weights @ np.abs(self._matrices(law).values).max(axis=(1, 2))) for law in rho) * reach
+            speed = max(self._heads(law).speed(law.weights, reach) for law in rho)
         else:
             speed = 2.0 * max(fastest(self.transport, one, self.mu0) for one in self.assemble(rho, None))
         numbers = self.tables.moment_numbers(size)
         if self.attention.name == "sinkhorn":
-            numbers *= 1 + max(len(self._matrices(law).scores) for law in rho)
+            heads = [self._heads(law) for law in rho]
+            numbers *= 1 + max(len(one.scores) for one in heads if isinstance(one, HeadMatrices))
         return stages_fit(self.transport, self.edges, batch, speed, numbers, self.budget)
 
     def backward(self, sweep: Sweep, p_end: FloatArray) -> Costate:
@@ -273,7 +275,7 @@ class GridTokens:
 def grid_lattice(grid: Grid, attention: Attention) -> Lattice:
     """The cells of a token grid as a velocity sees them; one periodic axis is the unit circle."""
     axes = tuple(grid.centers(axis) for axis in range(grid.dim))
-    circle = grid.dim == 1 and grid.periodic[0] and attention.name != "none"
+    circle = grid.dim == 1 and grid.periodic[0]
     filters = grid.filters() if attention.uses_samples(circle) else ()
     return Lattice(axes, np.array(grid.spacing), filters, circle)
 

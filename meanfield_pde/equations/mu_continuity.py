@@ -26,8 +26,10 @@ from meanfield_pde.model.field import AssembledField
 
 # depths at which a drift that changes with depth is looked at for its speed
 SPEEDS = 17
-# a run of positive cells below this share of the largest value is noise
+# a run of positive cells below this share of the largest value is noise; in more dimensions, where positive noise
+# percolates and runs say nothing, so is every cell below the other one
 CORE = 1e-12
+LEAST = 1e-13
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +99,23 @@ class Stage(NamedTuple):
     reconstructed: tuple[FloatArray, ...]
 
 
-def seen(u: FloatArray) -> FloatArray:
+def seen(grid: Grid, u: FloatArray) -> FloatArray:
     """Cells that attention looks at, 1.0 or 0.0 like u (B, *cells): those that hold mass and not noise.
 
-    On a line, runs of positive cells that reach 1e-12 of the largest value of their law; else all positive cells.
+    On one axis, runs of positive cells that reach 1e-12 of the largest value of their law, across the seam of a ring
+    too; else cells above 1e-13 of it, the ellipsoid of 7.7 deviations of a Gaussian.
     """
-    if u.ndim > 2:
-        return np.asarray(u > 0.0, dtype=float)
+    if grid.dim > 1:
+        top = u.max(axis=tuple(range(1, u.ndim)), keepdims=True)
+        return np.asarray(u > LEAST * np.maximum(top, 0.0), dtype=float)
     out = np.empty_like(u)
-    seen_cells(u, CORE, out)
+    seen_cells(u, CORE, grid.periodic[0], out)
     return out
 
 
 def seen_weights(grid: Grid, u: FloatArray) -> FloatArray:
     """Masses of the seen cells, (B, n); the others are 0."""
-    return np.asarray((u * seen(u)).reshape(len(u), -1) * grid.cell_volume)
+    return np.asarray((u * seen(grid, u)).reshape(len(u), -1) * grid.cell_volume)
 
 
 def face_velocity(

@@ -114,7 +114,7 @@ def step_transpose(
         nonlocal_part = field.to_mu(flat, stage.moments).reshape(p.shape)
         if sources is not None:
             nonlocal_part = nonlocal_part + sources[i]
-        ahead = ahead + in_mu + seen(stage.u) * nonlocal_part
+        ahead = ahead + in_mu + seen(transport.grid, stage.u) * nonlocal_part
     cotangents.reverse()
     ahead = ahead + into_start
     return (ahead if noise is None else noise.before(ahead, dt)), cotangents

@@ -39,24 +39,30 @@ def box_mean_slope(z, h):
 
 
 @jit
-def seen_cells(u, core, out):
-    """Cells of laws on a line that carry mass: runs of positive cells that reach ``core`` times the largest value.
+def seen_cells(u, core, ring, out):
+    """Cells of laws on one axis that carry mass: runs of positive cells that reach ``core`` times the largest value.
 
     Beyond the first cell that is not positive a tail holds rounding and undershoot, which large keys would blow up
-    (e^{zy} reaches 1e30); a true tail is kept however thin it is.
+    (e^{zy} reaches 1e30); a true tail is kept however thin it is. On a ring a run goes on across the seam.
     Shapes: u (B, n), out (B, n) overwritten with 1.0 or 0.0.
     """
     batch, n = u.shape
+    # twice around a ring: what is reached across the seam is known in the second round
+    rounds = 2 * n if ring else n
     for b in range(batch):
         top = 0.0
         for j in range(n):
             top = max(top, u[b, j])
+            out[b, j] = 0.0
         reached = False
-        for j in range(n):
+        for k in range(rounds):
+            j = k % n
             reached = u[b, j] > 0.0 and (reached or u[b, j] > core * top)
-            out[b, j] = 1.0 if reached else 0.0
+            if reached:
+                out[b, j] = 1.0
         reached = False
-        for j in range(n - 1, -1, -1):
+        for k in range(rounds - 1, -1, -1):
+            j = k % n
             reached = u[b, j] > 0.0 and (reached or u[b, j] > core * top)
             if reached:
                 out[b, j] = 1.0

@@ -48,3 +48,12 @@ def require(holds: bool, problem: Problem, given: str, needed: str) -> None:
             f"{given}, but the exact solution of reference = '{problem.reference}' needs {needed}: "
             "change it back, or remove the key reference"
         )
+
+
+def token_moments(b: int, mean: FloatArray, covariance: FloatArray) -> dict[str, float]:
+    """Mean (d,) and covariance (d, d) of the law of sequence b by the names of ``observables``."""
+    d = len(mean)
+    if d == 1:
+        return {f"mean_b{b}": float(mean[0]), f"variance_b{b}": float(covariance[0, 0])}
+    out = {f"mean_b{b}_{k}": float(mean[k]) for k in range(d)}
+    return out | {f"covariance_b{b}_{k}{j}": float(covariance[k, j]) for k in range(d) for j in range(k, d)}

@@ -15,7 +15,7 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.law_cells import gaussian_masses
 from meanfield_pde.laws import Gaussian
-from meanfield_pde.library.exact import Exact, require
+from meanfield_pde.library.exact import Exact, require, token_moments
 from meanfield_pde.library.gaussian_tokens import gaussian_leak
 from meanfield_pde.library.parameters import Parameter, at, vector, widened
 from meanfield_pde.problem import Heads, Problem, Sequence
@@ -64,9 +64,9 @@ def sinkhorn_flow(m0: float, s0: float, w: float, a: float, t: float) -> tuple[f
 
     start = float(np.arcsinh(2.0 * s0 / epsilon))
     wanted = level(start) + 2.0 * w * t
-    # θ = coth(θ/2) + level lies above the level, and below it by more than 2/θ only near 0
-    low, high = min(start, 2.0 / (2.0 + abs(wanted))), max(start, wanted + 3.0)
-    theta = float(brentq(lambda x: level(x) - wanted, 0.5 * low, high, xtol=1e-15, rtol=1e-14))
+    # level(θ) < θ - 2/θ, and level(θ) > θ - 1.2 from θ = 3 on
+    low, high = 1.0 / (2.0 + abs(wanted)), max(wanted, 0.0) + 3.0
+    theta = float(brentq(lambda x: level(x) - wanted, low, high, xtol=1e-15, rtol=1e-14))
     return m0 * exp(w * t), 0.5 * epsilon * float(np.sinh(theta))
 
 
@@ -105,7 +105,7 @@ def exact(problem: Problem) -> Exact:
     def observables(t: float) -> dict[str, float]:
         out: dict[str, float] = {}
         for b, axes in enumerate(at_depth(t)):
-            out |= {f"mean_b{b}": axes[0][0], f"variance_b{b}": axes[0][1]}
+            out |= token_moments(b, *_normal(axes))
         return out
 
     def mu(t: float, grid: Grid) -> FloatArray:

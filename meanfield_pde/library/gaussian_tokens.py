@@ -88,11 +88,12 @@ def gaussian_sequences(problem: Problem) -> list[tuple[float, float]]:
 
 
 def gaussian_leak(problem: Problem, noisy: bool = False) -> float:
-    """The leak of the drift. Raises: MeanFieldError for a ring, a constant drift, or noise unless ``noisy``."""
+    """The leak of the drift. Raises: MeanFieldError for a ring, any other drift, or noise unless ``noisy``."""
     assert problem.tokens is not None
     drift, noise = problem.tokens.drift, problem.tokens.noise
     require(noisy or noise == 0.0, problem, f"tokens.noise = {noise:g}", "no token noise")
     require(not any(problem.tokens.periodic), problem, "tokens.periodic is set", "walls")
+    require(drift.flow is None, problem, f"tokens.drift.flow = {drift.flow!r}", "no flow")
     require(not any(drift.constant), problem, f"tokens.drift.constant = {drift.constant}", "no constant drift")
     return float(drift.leak)
 

@@ -12,7 +12,7 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Atoms, Gaussian, Law, Mixture, Uniform, cell_averages
-from meanfield_pde.library.exact import Exact, require
+from meanfield_pde.library.exact import Exact, require, token_moments
 from meanfield_pde.library.gaussian_tokens import gaussian_leak, head_moments
 from meanfield_pde.library.parameters import Parameter, at, widened
 from meanfield_pde.problem import Feature, Problem, Sequence
@@ -120,7 +120,7 @@ def exact(problem: Problem) -> Exact:
         out: dict[str, float] = {}
         for b, law in enumerate(at_depth(t)):
             mean, second = moments(problem, law)
-            out |= {f"mean_b{b}": float(mean[0]), f"variance_b{b}": float(second[0, 0] - mean[0] ** 2)}
+            out |= token_moments(b, mean, second - np.outer(mean, mean))
         return out
 
     def mu(t: float, grid: Grid) -> FloatArray:

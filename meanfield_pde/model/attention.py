@@ -9,11 +9,13 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.model.aggregation import AggregationField
+from meanfield_pde.model.circle import circle_field
 from meanfield_pde.model.field import AssembledField, MeansTable, PrescribedField, Target
 from meanfield_pde.model.heads import HeadMatrices
 from meanfield_pde.model.l2 import l2_field
 from meanfield_pde.model.lattice import Lattice
 from meanfield_pde.model.linear import LinearField
+from meanfield_pde.model.perceptron import PerceptronField, Perceptrons
 from meanfield_pde.model.separable import SeparableField, separable
 from meanfield_pde.model.sinkhorn import SinkhornField
 from meanfield_pde.model.softmax_cost import TablePlan, table_plan
@@ -43,7 +45,7 @@ class Attention:
 
     def uses_samples(self, circle: bool) -> bool:
         """Whether the box filter is inverted by the filters of the lattice and not in closed form."""
-        return circle or self.name in SAMPLED
+        return not circle and self.name in SAMPLED
 
     @property
     def is_mean(self) -> bool:
@@ -55,7 +57,7 @@ def plan_means(
     attention: Attention,
     lattice: Lattice,
     targets: tuple[Target, ...],
-    heads: HeadMatrices,
+    heads: HeadMatrices | Perceptrons,
     laws: int,
     fields: int,
     tolerance: float,
@@ -65,7 +67,7 @@ def plan_means(
     Meaning: ``laws`` counts the token laws that one of the ``fields`` assembled fields is applied to; ``tolerance``
     is the relative error of the means.
     """
-    if attention.name != "softmax" or lattice.circle:
+    if attention.name != "softmax" or lattice.circle or isinstance(heads, Perceptrons):
         return TablePlan("direct")
     if len(lattice.axes) == 1:
         return TablePlan("line", SIZES)
@@ -83,7 +85,7 @@ def assemble_field(
     attention: Attention,
     lattice: Lattice,
     targets: tuple[Target, ...],
-    heads: HeadMatrices,
+    heads: HeadMatrices | Perceptrons,
     weights: FloatArray,
     table: MeansTable | None,
     like: AssembledField | None = None,
@@ -93,10 +95,14 @@ def assemble_field(
     Meaning: ``like`` is the field of other weights of the same heads at the same targets, whose kernels may be shared.
     Raises: MeanFieldError for an attention that is not defined for such tokens.
     """
+    if isinstance(heads, Perceptrons):
+        return PerceptronField(heads, weights, targets, lattice.circle)
     if attention.name == "none":
         return PrescribedField(tuple(np.zeros(len(target.points)) for target in targets))
     if attention.name == "aggregation":
         return AggregationField(heads, weights, targets, lattice)
+    if lattice.circle and attention.name in ("softmax", "unnormalised"):
+        return circle_field(heads, weights, targets, lattice, attention.name == "softmax", like)
     if attention.name == "softmax" and not lattice.circle:
         if isinstance(table, SoftmaxTable):
             return TabulatedField.assemble(table, heads, weights, targets)

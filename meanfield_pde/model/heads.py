@@ -74,6 +74,10 @@ class HeadMatrices:
         columns = [np.bincount(self.index, weights * column, minlength=count) for column in flat.T]
         return np.stack(columns, axis=1, dtype=float).reshape(count, *self.values.shape[1:])
 
+    def speed(self, weights: FloatArray, reach: float) -> float:
+        """A bound of |V| on every axis where means stay within ``reach``: sum of weights |W| reach."""
+        return float(weights @ np.abs(self.values).max(axis=(1, 2))) * reach
+
     def contract(self, gradient: FloatArray) -> FloatArray:
         """<W_k, gradient of the A of head k>, shape (K,): the transpose of `mean_values`."""
         return np.asarray(np.einsum("kij,kij->k", self.values, gradient[self.index]))

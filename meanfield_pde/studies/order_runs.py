@@ -15,7 +15,8 @@ from meanfield_pde.training.assemble import assemble
 
 # at the coarsest grid; the gradient is so accurate on smooth data that a usual step would be seen first
 COURANT_LAW, COURANT_GRADIENT = 0.25, 0.05
-TABLE = 1e-11  # tolerance of the softmax table, below every error that is fitted
+TABLE = {1: 1e-11, 2: 1e-9, 3: 1e-7}  # tolerance of the softmax table by dimension, below every error that is fitted
+SEVERAL = 4  # the order of any scheme in more than one dimension
 STEPPER = "ssprk3"
 TIME_ORDER = 3
 
@@ -36,11 +37,13 @@ def scaled(cells: tuple[int, ...], n: int) -> tuple[int, ...]:
 def refined_depth(problem: Problem, name: str, n: int, coarsest: int, courant: float) -> Problem:
     """The problem with n token cells, a scheme and a depth step whose error falls at least as fast as that in h.
 
-    Formula: Courant number ∝ h^{max(0, r/3 − 1)} for a scheme of order r, so that dt³ ∝ h^r or smaller.
+    Formula: Courant number ∝ h^{max(0, r/3 − 1)} for a scheme of order r, at most 4 in more than one dimension, so that
+    dt³ ∝ h^r or smaller.
     """
     assert problem.tokens is not None
     assert problem.depth is not None
-    power = max(0.0, scheme(name).order / TIME_ORDER - 1.0)
+    order = scheme(name).order if len(problem.tokens.cells) == 1 else min(scheme(name).order, SEVERAL)
+    power = max(0.0, order / TIME_ORDER - 1.0)
     cfl = min(problem.depth.cfl, courant) * (coarsest / n) ** power
     return replace(
         problem,
@@ -55,7 +58,7 @@ def token_law(problem: Problem, name: str, n: int, coarsest: int) -> Law:
     assert ready.tokens is not None
     assert ready.fixed_heads is not None
     assert ready.token_grid is not None
-    grid, tokens = ready.token_grid, replace(ready.tokens, tolerance=TABLE)
+    grid, tokens = ready.token_grid, replace(ready.tokens, tolerance=TABLE[ready.token_grid.dim])
     return Law(tokens.forward(ready.fixed_heads).final, grid, np.full(grid.cells, grid.cell_volume))
 
 
@@ -65,7 +68,7 @@ def costate(problem: Problem, name: str, n: int, coarsest: int) -> Law:
     assert ready.tokens is not None
     assert ready.fixed_heads is not None
     assert ready.token_grid is not None
-    grid, tokens = ready.token_grid, replace(ready.tokens, tolerance=TABLE)
+    grid, tokens = ready.token_grid, replace(ready.tokens, tolerance=TABLE[ready.token_grid.dim])
     sweep = tokens.forward(ready.fixed_heads)
     found = tokens.backward(sweep, tokens.terminal(sweep.final)[1]).nodes[0]
     return Law(grid.refilter(found), grid, tokens.mu0 * grid.cell_volume)
@@ -79,7 +82,9 @@ def gradient(problem: Problem, name: str, n: int, coarsest: int) -> Law:
     assert ready.head_grid is not None
     assert ready.state is not None
     rho, grid = ready.state.rho, ready.head_grid
-    found = replace(ready.tokens, tolerance=TABLE).first_variation(ready.heads.measure(rho)).potential
+    assert ready.token_grid is not None
+    tokens = replace(ready.tokens, tolerance=TABLE[ready.token_grid.dim])
+    found = tokens.first_variation(ready.heads.measure(rho)).potential
     return Law(found.reshape(rho.shape), grid, rho * grid.cell_volume)
 
 

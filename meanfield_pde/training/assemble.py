@@ -225,8 +225,14 @@ def _queries(problem: Problem, tokens: Tokens, batch: SequenceBatch) -> Queries 
 
 
 def feature_values(feature: Feature, grid: Grid) -> FloatArray:
-    """A feature at the cell centres with the box filter inverted, (size,): exact for polynomials."""
+    """A feature at the cell centres with the box filter inverted, (size,): exact for polynomials and harmonics."""
     points = grid.points()
+    if feature.kind == "harmonic":
+        n, mode = grid.cells[feature.axis], given(feature.mode, "objective.features.mode")
+        angle = 2.0 * np.pi * mode * points[:, feature.axis] / (n * grid.spacing[feature.axis])
+        along, across = (*feature.coefficients, 0.0)[:2]
+        # the mean of mode k over a cell is the mode times sinc(k h/2)
+        return np.asarray((along * np.cos(angle) + across * np.sin(angle)) / np.sinc(mode / n))
     if feature.kind == "polynomial":
         axis = feature.axis
         coefficients = losses.deconvolved_polynomial(feature.coefficients, grid.spacing[axis])

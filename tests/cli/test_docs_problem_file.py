@@ -133,7 +133,7 @@ def test_fragments_are_valid(text: str, tmp_path: Path) -> None:
         if isinstance(entry, Sequence):
             if part.objective is not None:
                 check_sequences((entry,), part.objective, 1)
-            ring = isinstance(entry.initial, laws.VonMises)
+            ring = isinstance(entry.initial, laws.RingLaw)
             grid = Grid((-6.0,), (6.0,), (64,), (ring,))
             density = laws.cell_averages(entry.initial, grid, tmp_path)[0]
             assert float(grid.integral(density)) == pytest.approx(1.0, abs=1e-12)

@@ -149,7 +149,7 @@ def carried(side: GridTokens, sweep: Any, weights: np.ndarray, sigma: np.ndarray
         u = stage.u[:1]
         v = tuple(one[:1] for one in stage.velocity)
         # attention looks at cells that hold mass alone
-        mass, change = (seen(u) * one * grid.cell_volume for one in (u, s))
+        mass, change = (seen(grid, u) * one * grid.cell_volume for one in (u, s))
         mass, change = mass.ravel(), change.ravel()
         dv = []
         for axis in range(grid.dim):

@@ -71,7 +71,7 @@ def test_slab_from_the_uniform_law_to_second_order() -> None:
 def test_slab_to_its_published_digits() -> None:
     """g = 1, s = .1, backward Euler with ds = h², from cell averages: L1 of the density of mass 2π sinh(1/2)."""
     mass = 2 * np.pi * np.sinh(0.5)
-    for n, digits in ((20, 1.397e-2), (40, 3.520e-3), (80, 8.818e-4)):
+    for n, digits in ((20, 1.397e-2), (40, 3.520e-3), (80, 8.818e-4), (160, 2.206e-4)):
         problem, exact = library.get(
             "slab", initial=Density(library.SlabMode(1.0)), cells=n, ds=1.0 / n**2, order=1, snapshots=2
         )

@@ -205,7 +205,7 @@ def _without_tokens(problem: Problem) -> Problem:
         ("shallow_gaussian", _changed("shallow", activation="tanh"), "shallow.activation is for neurons"),
         ("shallow_gaussian", _without_tokens, "is given not the whole of"),
         ("shallow_gaussian", lambda p: replace(p, data=DataFile("a.npz")), "is given both"),
-        ("shallow_gaussian", _changed("tokens", noise=0.1), "where tokens rest"),
+        ("shallow_gaussian", _changed("tokens", noise=0.1), "tokens rest there"),
         ("shallow_gaussian", lambda p: replace(p, attention="linear"), "is not covered for kind = 'shallow'"),
         ("shallow_gaussian", lambda p: replace(p, sequences=(Sequence(p.sequences[0].initial),)), "must be a number"),
         ("two_layer", _changed("shallow", activation="gelu"), "shallow.activation = 'gelu'"),

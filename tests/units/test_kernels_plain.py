@@ -17,9 +17,13 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.kernels.log_laplace import box_mean_slope, seen_cells
 from meanfield_pde.kernels.scharfetter_gummel import bernoulli
 from meanfield_pde.model.field import Target
-from meanfield_pde.model.heads import head_matrices
+from meanfield_pde.model.heads import HeadMatrices, head_matrices
+from meanfield_pde.model.lattice import Lattice
 from meanfield_pde.model.softmax_direct import DirectField
+from meanfield_pde.model.softmax_keys import KeyField
+from meanfield_pde.model.softmax_matrix import MatrixField
 from meanfield_pde.model.softmax_table import SoftmaxTable, TabulatedField, table_reach
+from meanfield_pde.model.tensor_table import TensorTable
 
 pytestmark = pytest.mark.plain
 RNG = np.random.default_rng(7)
@@ -153,7 +157,7 @@ def test_the_table_and_its_transposes(far: bool) -> None:
 def test_seen_cells_stop_where_a_tail_turns_to_noise() -> None:
     u = np.array([[1e-15, -1e-15, 1e-14, 0.5, 1.0, 1e-14, 1e-40, 0.0, 1e-15, 0.0, 0.2]])
     out = np.empty_like(u)
-    seen_cells(u, 1e-12, out)
+    seen_cells(u, 1e-12, False, out)
     np.testing.assert_array_equal(out[0], [0, 0, 1, 1, 1, 1, 1, 0, 0, 0, 1])
 
 
@@ -183,3 +187,43 @@ def test_bernoulli() -> None:
     z = np.array([0.0, 1e-9, -1e-9, 1.0, -1.0, 40.0, 800.0, -800.0, np.inf, -np.inf])
     known = [1.0, 1 - 5e-10, 1 + 5e-10, 1 / np.expm1(1.0), -1 / np.expm1(-1.0), 40 / np.expm1(40.0), 0, 800, 0, np.inf]
     np.testing.assert_allclose(bernoulli(z), known, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+@pytest.mark.parametrize("far", [False, True])
+def test_tensor_tables_matrix_and_keys(dim: int, far: bool) -> None:
+    # far: all mass at one corner of a large box, where the shifted sums of the other corners underflow
+    half = 20.0 if far else 1.0
+    axes = tuple(half * np.linspace(-1.0, 1.0, n) for n in (5, 4, 4)[:dim])
+    cells = Lattice(axes, np.full(dim, 0.3))
+    w = RNG.uniform(0.5, 1.0, (2, len(cells.points)))
+    w[0, ::4] = 0.0
+    if far:
+        w[:, (cells.points < 12.0).any(axis=1)] = 0.0
+    scores = (2.0 if far else 0.4) * RNG.standard_normal((2, dim, dim))
+    heads = HeadMatrices(scores, np.array([0, 1, 1]), RNG.standard_normal((3, dim, dim)))
+    rho = np.array([0.2, 0.5, 0.3])
+    targets = tuple(Target(0.9 * half * RNG.uniform(-1.0, 1.0, (3, dim)), c) for c in range(dim))
+    reach = table_reach(heads, targets)
+    g = tuple(RNG.standard_normal((2, 3)) for _ in targets)
+    for kind, size, build in (
+        (TensorTable.chebyshev, 6, MatrixField.assemble), (TensorTable.uniform, 8, KeyField.assemble)
+    ):  # fmt: skip
+        table = kind(cells, reach, size)
+        m = table.moments(w)
+        assert (m[:, dim] == 0.0).any() == far
+        for b in range(2):
+            held = w[b] > 0.0
+            wanted = brute_means(cells.points[held], w[b, held], cells.widths, table.keys.T + 1e-9)
+            np.testing.assert_allclose(m[b, :dim].T, wanted, rtol=0, atol=1e-6 * half)
+        assert table.error(w, m) > 0.0
+        field = build(table, heads, rho, targets)
+        v = field.velocity(m)
+        paired = float(sum((a * b).sum() for a, b in zip(g, v, strict=True)))
+        assert rho @ field.to_rho(g, m) == pytest.approx(paired, rel=1e-11)
+        dw = RNG.standard_normal(w.shape) * w
+        e = 1e-6
+        up, down = (field.velocity(table.moments(w + s * dw)) for s in (e, -e))
+        slope = sum(float((a * (b - c)).sum()) for a, b, c in zip(g, up, down, strict=True)) / (2 * e)
+        scale = sum(float(np.abs(a).sum()) for a in g) * half
+        assert (field.to_mu(g, m) * dw).sum() == pytest.approx(slope, rel=1e-5, abs=1e-6 * scale)

@@ -122,7 +122,7 @@ def test_a_table_that_cannot_resolve_is_refused() -> None:
 def test_losses_on_a_ring_are_refused() -> None:
     ring = Tokens((0.0,), (1.0,), (32,), (True,))
     loss = Objective("potential", potential=Feature("polynomial", (0.0, 1.0)))
-    with pytest.raises(MeanFieldError, match="periodic token axis is not covered"):
+    with pytest.raises(MeanFieldError, match="a polynomial jumps at the seam of a periodic token axis"):
         tokens_problem((), attention=None, heads=None, tokens=ring, objective=loss)
 
 

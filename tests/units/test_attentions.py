@@ -292,8 +292,8 @@ def test_what_cannot_be_summed_is_refused() -> None:
         with pytest.raises(MeanFieldError, match="law without mass"):
             f.velocity(f.moments(np.zeros((1, 36))))
     ring = Lattice((grid.centers(0),), np.array(grid.spacing), grid.filters(), circle=True)
-    with pytest.raises(MeanFieldError, match="not covered yet"):
-        assemble_field(Attention("unnormalised"), ring, targets, narrow, np.ones(1), None)
+    with pytest.raises(MeanFieldError, match="'linear' is not covered on the circle: take 'softmax'"):
+        assemble_field(Attention("linear"), ring, targets, narrow, np.ones(1), None)
 
 
 def test_linear_attention_costs_no_more_with_more_heads() -> None:

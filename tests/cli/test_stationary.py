@@ -26,6 +26,8 @@ def test_words_say_how_far_and_how_stable(capsys: pytest.CaptureFixture[str]) ->
     out = capsys.readouterr().out
     assert "neutral" in out
     assert "0.7241587176" in out
+    assert main(["stationary", "noisy_kuramoto", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["moments"]["order_0"] == pytest.approx(0.72415871762635, abs=1e-10)
     assert main(["stationary", "slab"]) == 0
     assert "stable" in capsys.readouterr().out
     assert main(["stationary", "two_gaussians"]) == 2

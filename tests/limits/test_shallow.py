@@ -213,6 +213,7 @@ def _without_tokens(problem: Problem) -> Problem:
         ("two_gaussians", _changed("heads", lower=(-1.0,)), "is not negative"),
         ("two_gaussians", _changed("data", dimension=1), "data.dimension"),
         ("two_gaussians", _changed("data", difference=1.5), "data.difference"),
+        ("two_gaussians", _changed("shallow", activation="tanh"), "odd but for a constant"),
         ("two_gaussians", lambda p: replace(p, data=DataFile("a.npz")), "does not fit its data"),
         ("gaussian_coupled", _changed("heads", family="radial"), "is for kind = 'shallow'|has one axis|1: "),
     ],
@@ -220,6 +221,22 @@ def _without_tokens(problem: Problem) -> Problem:
 def test_a_layer_whose_parts_do_not_fit_is_refused(name: str, change: Any, says: str) -> None:
     with pytest.raises(MeanFieldError, match=says):
         change(library.get(name)[0])
+
+
+def test_the_loss_is_the_mean_over_sequences() -> None:
+    problem, _ = library.get("shallow_gaussian", head_cells=40)
+    other = Sequence(Gaussian((-0.2,), ((0.3,),)), (0.1, -0.5, 0.2))
+    held = Sequence(Gaussian((0.0,), ((0.3,),)), 5.0, "held-out")
+
+    def first(*sequences: Sequence) -> float:
+        ready = assemble(replace(problem, reference=None, sequences=sequences))
+        assert ready.training is not None
+        assert ready.state is not None
+        return ready.training.moment(ready.state).variation.loss
+
+    one = problem.sequences[0]
+    assert isinstance(one, Sequence)
+    assert first(one, other, held) == pytest.approx(0.5 * (first(one) + first(other)), rel=1e-13)
 
 
 @pytest.mark.filterwarnings("ignore:rho touches the wall")

@@ -70,7 +70,7 @@ def classifier_run(seed: int, s_end: float, ds: float, batch: int) -> float:
         moving = ((t > 0) & (t < 1)).astype(f)
         error = f(10.0) * np.clip(t, f(0), f(1), out=t).mean(axis=1) - f(2.5) - y
         W -= f(10.0 * ds / batch) * (moving.T @ (x * error[:, None]))
-    x, y = samples(3000)
+    x, y = samples(6000)
     t = x @ W.T
     prediction = f(10.0) * np.clip(t - f(0.5), f(0), f(1)).mean(axis=1, dtype=float) - 2.5
     return float(0.5 * np.mean((prediction - y) ** 2))
@@ -78,7 +78,7 @@ def classifier_run(seed: int, s_end: float, ds: float, batch: int) -> float:
 
 def test_a_law_of_lengths_has_the_loss_of_4000_neurons_in_40_dimensions() -> None:
     with threadpool_limits(limits=1):
-        losses = np.array([classifier_run(seed, 1.0, 0.02, 800) for seed in range(3)])
+        losses = np.array([classifier_run(seed, 1.0, 0.01, 400) for seed in range(4)])
     bar = float(losses.std(ddof=1))
     solution = solve(library.get("two_gaussians", cells=600, s_end=1.0, ds=0.01, snapshots=2)[0])
     found = float(solution.history["loss"][-1])

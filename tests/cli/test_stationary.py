@@ -59,7 +59,9 @@ def test_a_shallow_problem_runs_resumes_and_is_shown(tmp_path: Path, capsys: pyt
     assert facts["mass_error_mu"] is None
     assert facts["costate_drift"] is None
     assert facts["outside_mass_mu"] < 1e-12
-    assert {Path(path).name for path in facts["figures"]} == {"rho.png", "training.png", "certificates.png"}
+    assert {Path(path).name for path in facts["figures"]} == {
+        "rho.png", "prediction.png", "training.png", "certificates.png"
+    }
     assert main(["show", str(tmp_path / "out")]) == 0
     words = capsys.readouterr().out
     assert "(shallow)" in words

@@ -18,6 +18,7 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Gaussian, cell_averages
 from meanfield_pde.library.gaussian_shallow import closure_of
 from meanfield_pde.measure import Measure
+from meanfield_pde.output.plots_shallow import prediction_figure
 from meanfield_pde.output.run import resume, run
 from meanfield_pde.output.solve import solve
 from meanfield_pde.problem import DataFile, Heads, Problem, Sequence, Shallow, Training
@@ -167,7 +168,17 @@ def test_neurons_on_samples_of_a_file_without_noise(tmp_path: Path) -> None:
     coarse = replace(problem.heads, cells=(20, 20, 20))
     few = replace(problem, heads=coarse, training=Training(beta=0.0, ds=0.1, s_end=0.2))
     run(few, tmp_path / "elsewhere" / "out")
-    assert resume(tmp_path / "elsewhere" / "out", ["training.s_end=0.3"])[0].snapshot_s[-1] == 0.3
+    longer, _ = resume(tmp_path / "elsewhere" / "out", ["training.s_end=0.3"])
+    assert longer.snapshot_s[-1] == 0.3
+    # the figure shows the samples and what is predicted of them, as long as they are there
+    drawn = prediction_figure(longer)
+    assert drawn is not None
+    target, before, _ = drawn.axes[0].lines
+    assert target.get_xydata() == pytest.approx(np.stack([np.sort(x), np.sin(np.sort(x))], axis=1))
+    loss = 0.5 * np.mean((before.get_ydata() - target.get_ydata()) ** 2)
+    assert loss == pytest.approx(longer.history["loss"][0], rel=1e-12)
+    (tmp_path / "samples.npz").unlink()
+    assert prediction_figure(longer) is None
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -51,10 +51,11 @@ def axis_names(solution: Solution, grid: Grid) -> tuple[str, ...]:
     heads = solution.problem.heads
     names: tuple[str, ...] = ()
     alone = False
-    if heads is not None and isinstance(heads.family, str) and solution.token_grid is not None:
+    if heads is not None and isinstance(heads.family, str):
         tokens, alone = solution.token_grid, heads.family in ALONE
-        names = axes_of(heads.family, 2 if any(tokens.periodic) and not alone else tokens.dim)
-    meaning = {"w": "value", "a": "slope" if alone else "score", "p": "angle", "c": "offset"}
+        dim = 1 if tokens is None else tokens.dim
+        names = axes_of(heads.family, 2 if tokens is not None and any(tokens.periodic) and not alone else dim)
+    meaning = {"w": "value", "a": "slope" if alone else "score", "p": "angle", "c": "offset", "r": "length"}
     if len(names) == grid.dim:
         return tuple(f"{meaning[name[0]]} {name}" for name in names)
     return ("theta",) if grid.dim == 1 else tuple(f"theta{k}" for k in range(grid.dim))

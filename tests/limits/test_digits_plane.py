@@ -15,11 +15,14 @@ from meanfield_pde.sequences import sequence_batch
 
 @pytest.mark.filterwarnings("ignore:(mu|rho) touches the wall", "ignore:mu is under-resolved")
 def test_two_steps_on_few_images_make_the_loss_fall() -> None:
-    problem, exact = library.get("digits_plane", cells=12, layers=2, head_cells=(24, 11, 4), T=1.0, s_end=0.4, ds=0.2)
+    few = {"cells": 12, "layers": 2, "head_cells": (24, 7, 4), "T": 1.0, "s_end": 0.4, "ds": 0.2}
+    problem, exact = library.get(
+        "digits_plane", head_lower=(-5.0, -1.0, -np.pi), head_upper=(5.0, 2.0, np.pi), **few
+    )
     assert exact is None
     (entry,) = problem.sequences
     assert isinstance(entry, SequenceFile)
-    problem = replace(problem, sequences=(replace(entry, train_every=134),))
+    problem = replace(problem, sequences=(replace(entry, train_every=134, bandwidth=0.18),))
     solution = solve(problem)
     loss = solution.history["loss"]
     assert len(solution.names) == 5

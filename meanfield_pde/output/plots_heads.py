@@ -42,6 +42,8 @@ def head_figures(solution: Solution) -> Iterator[tuple[str, Any]]:
             notes = [f"red: more than the mean, blue: less, at most by {100 * share:.2g} % of the largest density"]
         elif share <= SAME:
             notes = ["the layers are the same"]
+        elif share < ALIKE:
+            notes = [f"the layers part from their mean by {100 * share:.2g} % of the largest density at most"]
         laws = [(f"layer {k + 1} of {layers}", rho) for k, rho in zip(shown, drawn, strict=True)]
         yield "rho_layers", _law_figure(solution, grid, laws, what, *notes, mean_law=mean_law if signed else None)
 

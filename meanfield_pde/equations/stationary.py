@@ -25,6 +25,8 @@ SMALLEST_STEP = 2.0**-20
 NEWTON_STEPS = 60
 PROBE = 1e-3  # L1 size of the perturbation that the linearised map is measured with
 ROUNDING = 1e-14
+# of Lanczos: restarts, and the residual of the eigenvector; the eigenvalue errs by its square
+RESTARTS, TURNING = 300, 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,25 +164,25 @@ def largest_eigenvalue(tokens: TokenSide, heads: FokkerPlanckHeads, rho: FloatAr
     mass = root**2
 
     def apply(vector: FloatArray) -> FloatArray:
-        change = root * vector.ravel()
+        vector = vector.ravel()
+        change = root * vector
         change = change - mass * change.sum()
         size = float(np.abs(change).sum())
         if size == 0.0:
-            return np.zeros_like(root)
+            return vector
         h = PROBE / size
         slope = (potential(mass + h * change) - potential(mass - h * change)) / (2.0 * h)
-        return np.asarray(root * (slope - float(mass @ slope)) / -heads.beta)
+        # one is added: where L is convex the largest eigenvalue is 0, to which nothing is small
+        return np.asarray(vector - root * (slope - float(mass @ slope)) / heads.beta)
 
     operator = LinearOperator((len(root), len(root)), matvec=apply, dtype=np.float64)
     # any start with a share of every mode; fixed, so that the digits are those of any other run
     begin = np.random.default_rng(0).standard_normal(len(root)) * root
-    if not apply(begin).any():
-        return 0.0  # psi does not depend on rho
     try:
-        values = eigsh(operator, k=1, which="LA", v0=begin, return_eigenvectors=False, tol=1e-13)
+        values = eigsh(operator, k=1, which="LA", v0=begin, return_eigenvectors=False, tol=TURNING, maxiter=RESTARTS)
     except ArpackNoConvergence as error:
         raise NotConvergedError(f"the largest eigenvalue of the linearised map was not found: {error}") from None
-    return float(values[0])
+    return float(values[0]) - 1.0
 
 
 def critical_beta(

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 from threadpoolctl import threadpool_limits
 
-from meanfield_pde import library, stationary
+from meanfield_pde import library, stability, stationary
 from meanfield_pde.equations.rho_fokker_planck import FokkerPlanckHeads
 from meanfield_pde.equations.shallow_kernels import activation, radial_kernel, two_gaussian_rows
 from meanfield_pde.errors import MeanFieldError
@@ -158,4 +158,6 @@ def test_noisy_neurons_come_to_rest_with_a_falling_free_energy() -> None:
     solution = solve(problem)
     assert solution.certificates["energy_rise"] <= 1e-12
     found = stationary(problem)
+    # L is convex: the largest eigenvalue is the 0 of all directions that no prediction sees
+    assert stability(problem, found) == pytest.approx(0.0, abs=1e-9)
     assert found.free_energy < solution.history["free_energy"][-1]

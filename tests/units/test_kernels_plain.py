@@ -27,7 +27,13 @@ from meanfield_pde.model.softmax_table import SoftmaxTable, TabulatedField, tabl
 from meanfield_pde.model.tensor_table import TensorTable
 
 pytestmark = pytest.mark.plain
-RNG = np.random.default_rng(7)
+RNG = np.random.default_rng(1)
+START = RNG.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order() -> None:
+    RNG.bit_generator.state = START
 
 
 def transport(name: str, periodic: tuple[bool, ...], positivity: bool = False) -> Transport:
@@ -219,19 +225,18 @@ def test_bernoulli() -> None:
 def test_tensor_tables_matrix_and_keys(dim: int, far: bool) -> None:
     # far: all mass at one corner of a large box, where the shifted sums of the other corners underflow
     half = 20.0 if far else 1.0
-    rng = np.random.default_rng(8)
     axes = tuple(half * np.linspace(-1.0, 1.0, n) for n in (5, 4, 4)[:dim])
     cells = Lattice(axes, np.full(dim, 0.3))
-    w = rng.uniform(0.5, 1.0, (2, len(cells.points)))
+    w = RNG.uniform(0.5, 1.0, (2, len(cells.points)))
     w[0, ::4] = 0.0
     if far:
         w[:, (cells.points < 12.0).any(axis=1)] = 0.0
-    scores = (2.0 if far else 0.4) * rng.standard_normal((2, dim, dim))
-    heads = HeadMatrices(scores, np.array([0, 1, 1]), rng.standard_normal((3, dim, dim)))
+    scores = (2.0 if far else 0.4) * RNG.standard_normal((2, dim, dim))
+    heads = HeadMatrices(scores, np.array([0, 1, 1]), RNG.standard_normal((3, dim, dim)))
     rho = np.array([0.2, 0.5, 0.3])
-    targets = tuple(Target(0.9 * half * rng.uniform(-1.0, 1.0, (3, dim)), c) for c in range(dim))
+    targets = tuple(Target(0.9 * half * RNG.uniform(-1.0, 1.0, (5, dim)), c) for c in range(dim))
     reach = table_reach(heads, targets)
-    g = tuple(rng.standard_normal((2, 3)) for _ in targets)
+    g = tuple(RNG.standard_normal((2, 5)) for _ in targets)
     for kind, size, build in (
         (TensorTable.chebyshev, 6, MatrixField.assemble), (TensorTable.uniform, 8, KeyField.assemble)
     ):  # fmt: skip
@@ -247,7 +252,7 @@ def test_tensor_tables_matrix_and_keys(dim: int, far: bool) -> None:
         v = field.velocity(m)
         paired = float(sum((a * b).sum() for a, b in zip(g, v, strict=True)))
         assert rho @ field.to_rho(g, m) == pytest.approx(paired, rel=1e-11)
-        dw = rng.standard_normal(w.shape) * w
+        dw = RNG.standard_normal(w.shape) * w
         e = 1e-6
         up, down = (field.velocity(table.moments(w + s * dw)) for s in (e, -e))
         slope = sum(float((a * (b - c)).sum()) for a, b, c in zip(g, up, down, strict=True)) / (2 * e)

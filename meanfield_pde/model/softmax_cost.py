@@ -18,8 +18,9 @@ from meanfield_pde.model.separable import separable
 from meanfield_pde.model.softmax_matrix import mixed_means
 from meanfield_pde.model.tensor_table import CHEBYSHEV_SIZES, POINTS, UNIFORM_SIZES
 
-# multiply-adds that an exponential is worth, a byte of M read from memory, and a point of the local interpolation
-EXPONENTIAL, BYTE, POINT, KEY = 15.0, 1.0, 3.0, 100.0
+# multiply-adds that an exponential is worth, a byte of M read from memory, a point and the weights
+# of the local interpolation, and a cardinal function
+EXPONENTIAL, BYTE, POINT, KEY, BASIS = 15.0, 1.0, 3.0, 100.0, 30.0
 # stages that a field is used for before the heads move, forward; the way back doubles them
 STAGES = 30
 # laws of a batch that share one reading of M
@@ -85,7 +86,7 @@ def works(
     size = _at_least(CHEBYSHEV_SIZES[dim], chebyshev_size(growth, tolerance))
     entries = _entries(targets, heads) * size**dim
     shared = min(laws, BATCH)
-    build = count * (entries + dim * faces * size**2)
+    build = count * (entries + BASIS * dim * faces * size)
     out["matrix"] = Work(
         _table(lattice, size) + entries * (1.0 + 8.0 * BYTE / shared) + build / STAGES * (1.0 / laws + 1.0 / shared),
         8.0 * entries * fields,

@@ -24,7 +24,7 @@ class MatrixField:
 
     Shapes: matrices one (n_target, P Q) a target, for the P means c' in ``columns`` of that target which any W of
     the heads mixes into its component (c' = c alone where every W is a multiple of the identity).
-    Cost: P Q n_target multiply-adds a law and stage; building M or `to_rho` costs n_target n_A (P Q + d q²).
+    Cost: P Q n_target multiply-adds a law and stage; building M or `to_rho` costs n_target n_A (P Q + 30 d q).
     """
 
     table: TensorTable
@@ -114,20 +114,29 @@ def _bases(
     table: TensorTable, heads: HeadMatrices, target: Target
 ) -> Iterator[tuple[slice, tuple[FloatArray, ...]]]:
     """The cardinal functions of the nodes at the keys A x, (n, q, n_A) an axis, for slices of n targets."""
-    assert table.coefficients is not None
     size, count, dim = table.size, len(heads.scores), len(table.nodes)
     step = max(1, CHUNK // (8 * count * size * (dim if dim == 2 else size)))
-    cardinal = np.ascontiguousarray(table.coefficients.T)
     for start in range(0, len(target.points), step):
         faces = slice(start, min(start + step, len(target.points)))
-        basis = []
-        for scores, reach in zip(heads.scores.transpose(1, 0, 2), table.reach, strict=True):
-            z = np.clip(target.points[faces] @ scores.T / reach, -1.0, 1.0)
-            t = np.empty((size, *z.shape))
-            t[0], t[1] = 1.0, z
-            for k in range(2, size):
-                np.multiply(z, t[k - 1], out=t[k])
-                t[k] *= 2.0
-                t[k] -= t[k - 2]
-            basis.append((cardinal @ t.reshape(size, -1)).reshape(t.shape).transpose(1, 0, 2))
-        yield faces, tuple(basis)
+        axes = zip(heads.scores.transpose(1, 0, 2), table.nodes, table.reach, strict=True)
+        keys = ((target.points[faces] @ scores.T / reach, nodes / reach) for scores, nodes, reach in axes)
+        yield faces, tuple(_cardinal(z, unit) for z, unit in keys)
+
+
+def _cardinal(z: FloatArray, nodes: FloatArray) -> FloatArray:
+    """Cardinal functions of Chebyshev nodes in [-1, 1] at keys (n, n_A), (n, q, n_A).
+
+    Formula: l_j(z) = (w_j / (z - z_j)) / sum_k w_k / (z - z_k), w_j = (-1)^j sin of the angle of z_j.
+    Source: Berrut and Trefethen (2004), eqs. 4.2 and 5.3.
+    """
+    weights = np.sqrt(1.0 - nodes**2)
+    weights[1::2] *= -1.0
+    gap = z[:, None, :] - nodes[:, None]
+    hit = gap == 0.0
+    gap[hit] = 1.0
+    np.divide(weights[:, None], gap, out=gap)
+    on_node = hit.any(axis=1)
+    gap /= gap.sum(axis=1)[:, None]
+    if on_node.any():
+        gap.transpose(0, 2, 1)[on_node] = hit.transpose(0, 2, 1)[on_node]
+    return gap

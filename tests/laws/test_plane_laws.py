@@ -125,10 +125,10 @@ def test_the_gradient_is_the_mean_of_those_of_its_laws() -> None:
     size = whole.forward(rho).table_size
     alone = []
     for b in range(9):
-        # one law at a time, through the table of them all
+        # one law at a time, through the table of them all; its own objective knows its target
         side = replace(whole, mu0=whole.mu0[b : b + 1], targets=whole.targets[b : b + 1])
-        sweep = side._sweep(rho, [side.mu0], size)
-        alone.append(side.backward(sweep, side.terminal(sweep.final)[1]).gradient)
+        sweep = whole._sweep(rho, [whole.mu0[b : b + 1]], size)
+        alone.append(whole.backward(sweep, side.terminal(sweep.final)[1]).gradient)
     found = whole.first_variation(rho).potential * np.diff(whole.edges)[:, None]
     np.testing.assert_allclose(found, np.mean(alone, axis=0), rtol=0, atol=1e-13 * np.abs(found).max())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -228,6 +230,23 @@ def test_only_the_means_that_some_head_mixes_are_in_the_matrix() -> None:
     full = assembled("matrix", 12, lattice, targets, heads, weights)
     assert isinstance(full, MatrixField)
     assert full.columns == ((0, 1), (0, 1))
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_a_key_on_a_node_takes_what_is_there(dim: int) -> None:
+    lattice, _ = place(dim)
+    heads, weights = some_heads(dim)
+    # of an odd number of nodes one is 0, but for rounding; with A = 0 every key is
+    still = HeadMatrices(0.0 * heads.scores[:1], np.zeros(len(weights), int), heads.values)
+    table = replace(TensorTable.chebyshev(lattice, (1.0,) * dim, 7))
+    exact = tuple(np.where(np.abs(z) < 1e-15, 0.0, z) for z in table.nodes)
+    table = replace(table, nodes=exact)
+    targets = tuple(Target(np.ones((2, dim)), c) for c in range(dim))
+    laws = some_laws(lattice.points)
+    field = MatrixField.assemble(table, still, weights, targets)
+    direct = DirectField(still, weights, targets, lattice.points, lattice.widths)
+    for a, b in zip(field.velocity(field.moments(laws)), direct.velocity(laws), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-14)
 
 
 def test_tables_of_the_wrong_kind_are_refused() -> None:

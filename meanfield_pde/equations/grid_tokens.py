@@ -175,7 +175,7 @@ class GridTokens:
         queries = self.queries
         if queries is None or len(queries.points) != sum(path.nodes.shape[1] for path in paths):
             return ()
-        velocities = queries.velocities(self.lattice, [self._matrices(law) for law in rho], [m.weights for m in rho])
+        velocities = queries.velocities(self.lattice, [self._heads(law) for law in rho], [m.weights for m in rho])
 
         def one(i: int) -> QueryPath:
             points = queries.points[BLOCK * i : BLOCK * (i + 1)]

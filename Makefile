@@ -42,6 +42,7 @@ test: lint
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/attention.py
+	$(BIN)/python benchmarks/attention_plane.py
 	$(BIN)/python benchmarks/training_step.py
 
 docs: $(STAMP)

@@ -10,6 +10,8 @@ from meanfield_pde.problem_sections import DataFile, Drift, Heads, Sequence, Seq
 LOSSES = ("squared", "logistic")
 ACTIVATIONS = ("tanh", "relu", "sigmoid", "erf", "ramp")
 NEURONS = ("perceptron", RADIAL)
+# the others are odd but for a constant: their mean over all directions does not depend on the length
+RADIAL_ACTIVATIONS = ("relu", "ramp")
 MOST_DIMENSIONS = 10_000
 
 
@@ -64,6 +66,11 @@ def check_shallow(
         raise MeanFieldError(
             f"heads.family = {family!r} does not fit its data: family '{RADIAL}' goes with data of a dimension and a "
             "difference, 'perceptron' with a file or with tokens and sequences"
+        )
+    if family == RADIAL and keys.activation not in RADIAL_ACTIVATIONS:
+        raise MeanFieldError(
+            f"shallow.activation = '{keys.activation}' is odd but for a constant, so its mean over the directions of a "
+            f"weight says nothing: family '{RADIAL}' takes {' or '.join(RADIAL_ACTIVATIONS)}"
         )
     if family == RADIAL and heads is not None and heads.lower[0] < 0.0:
         raise MeanFieldError(f"heads.lower = {heads.lower}: the length r of a weight is not negative: take lower = [0]")

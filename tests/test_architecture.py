@@ -120,6 +120,14 @@ def test_shipped_data_is_found_and_sound() -> None:
     # the ink of column c over all rows, by another route than the file was made by
     ink = np.array([[sum(int(row[c]) for row in image) for c in range(8)] for image in images])
     np.testing.assert_allclose(weights * ink.sum(axis=1, keepdims=True), ink, rtol=1e-15)
+    with np.load(str(folder / "digits_012.npz")) as digits:
+        plane, grey, three = (digits[k] for k in ("points", "weights", "labels"))
+    assert (plane.shape, grey.shape, grey.dtype, int(grey.max())) == ((64, 2), (537, 64), np.uint8, 16)
+    assert np.bincount(three).tolist() == [178, 182, 177]
+    # a 0 and a 1 are the images of the other file, and the first row of pixels is the uppermost, from left to right
+    np.testing.assert_array_equal(grey[three < 2].reshape(-1, 8, 8), images)
+    np.testing.assert_array_equal(plane[:8], [[x, 7 / 8] for x in points.ravel()])
+    np.testing.assert_array_equal(plane[-1], [7 / 8, -7 / 8])
 
 
 def test_names_that_a_problem_may_use_are_those_that_exist() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import betainc, erf, expit, gammaln, roots_gegenbauer
+from scipy.special import betainc, erf, expit, gammaln
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.shallow import check_memory
@@ -14,8 +14,6 @@ from meanfield_pde.model.softmax_direct import SoftmaxSums
 
 # the ramp: value below its first knot, value above its second one, linear between them
 RAMP_KNOTS, RAMP_VALUES = (0.5, 1.5), (-2.5, 7.5)
-# directions of a smooth activation on the sphere; the activation has no scale finer than its argument over this
-DIRECTIONS = 400
 # nodes and half width, in units of the classes' deviation, of the quadrature over lengths of samples
 LENGTHS, REACH = 128, 8.0
 # entries of the kernel made at once
@@ -86,26 +84,18 @@ def token_weights(grid: Grid, mu: FloatArray) -> FloatArray:
 def radial_kernel(name: str, lengths: FloatArray, radii: FloatArray, dimension: int) -> FloatArray:
     """K (rows, K) of neurons sigma(<w, x>) with |x| = R, |w| = r, the mean over all directions of w in R^dimension.
 
-    Formula: K(R, r) = E sigma(R r u), u = <w, x>/(R r) with density ∝ (1 − u²)^{(d−3)/2} on [−1, 1]. Piecewise linear
-    activations in closed form, E (u − v)_+ = (1 − v²)^{(d−1)/2} c/(d − 1) − v P(u > v), others by Gauss-Gegenbauer.
+    Formula: K(R, r) = E sigma(R r u), u = <w, x>/(R r) with density c (1 − u²)^{(d−3)/2} on [−1, 1]; for ``relu`` and
+    ``ramp``, which are sums of kinks, from E (u − v)_+ = c (1 − v²)^{(d−1)/2}/(d − 1) − v P(u > v).
     Source: the radial reduction is that of Mei, Montanari and Nguyen 2018; docs/mathematics.md 5.3.
     """
     check_memory(len(lengths), len(radii))
     scale = np.multiply.outer(lengths, radii)
     if name == "relu":
         return _mean_of_kink(scale, 0.0, dimension)
-    if name == "ramp":
-        (low, high), (first, last) = RAMP_KNOTS, RAMP_VALUES
-        slope = (last - first) / (high - low)
-        rise = _mean_of_kink(scale, low, dimension) - _mean_of_kink(scale, high, dimension)
-        return np.asarray(first + slope * rise)
-    nodes, weights = roots_gegenbauer(DIRECTIONS, 0.5 * dimension - 1.0)
-    weights = weights / weights.sum()
-    sigma, out = activation(name), np.zeros_like(scale)
-    for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
-        if weight > 0.0:
-            out += weight * sigma(scale * node)
-    return out
+    (low, high), (first, last) = RAMP_KNOTS, RAMP_VALUES
+    slope = (last - first) / (high - low)
+    rise = _mean_of_kink(scale, low, dimension) - _mean_of_kink(scale, high, dimension)
+    return np.asarray(first + slope * rise)
 
 
 def _mean_of_kink(scale: FloatArray, knot: float, dimension: int) -> FloatArray:

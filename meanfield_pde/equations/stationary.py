@@ -73,7 +73,7 @@ def stationary_state(
     """The law at rest that the free energy descends to from ``rho``, rho = Gibbs(psi[rho]) to ``tolerance`` in L1.
 
     Raises: NotConvergedError with the residual reached; MeanFieldError for beta = 0, which has no Gibbs state.
-    Source: damped fixed points in entropic mean-field problems, Kerimkulov et al. 2024; Knoll and Keyes 2004.
+    Source: Chen, Ren and Wang 2023 (entropic fictitious play, the descent); Knoll and Keyes 2004 (Newton-Krylov).
     """
     if heads.beta <= 0:
         raise MeanFieldError("a law at rest is looked for as a Gibbs state, which needs training.beta > 0")

@@ -103,7 +103,9 @@ def assemble_field(
         return AggregationField(heads, weights, targets, lattice)
     if lattice.circle and attention.name in ("softmax", "unnormalised"):
         return circle_field(heads, weights, targets, lattice, attention.name == "softmax", like)
-    if attention.name == "softmax" and not lattice.circle:
+    if lattice.circle:
+        raise MeanFieldError(f"attention = '{attention.name}' is not covered on the circle: take 'softmax'")
+    if attention.name == "softmax":
         if isinstance(table, SoftmaxTable):
             return TabulatedField.assemble(table, heads, weights, targets)
         if isinstance(table, TensorTable):
@@ -118,7 +120,7 @@ def assemble_field(
         return LinearField(heads, weights, targets, lattice)
     if attention.name == "l2":
         return l2_field(heads, weights, targets, lattice, like)
-    if attention.name == "unnormalised" and not lattice.circle:
+    if attention.name == "unnormalised":
         return unnormalised_field(heads, weights, targets, lattice, like)
     if attention.name == "windowed" and attention.window is not None:
         return windowed_field(heads, weights, targets, lattice, attention.window, like)

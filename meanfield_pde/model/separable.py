@@ -23,6 +23,8 @@ from meanfield_pde.model.lattice import Lattice
 KERNELS = ("softmax", "unnormalised", "l2")
 # numbers in an intermediate product: as many heads at a time as stay in a cache of the processor
 CHUNK = 2**17
+# bytes of kernels beyond which sums run over pairs instead
+KEPT = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,13 @@ class AxisKernel:
 
 
 def separable(heads: HeadMatrices, targets: tuple[Target, ...]) -> bool:
-    """Whether sums can go axis by axis: every A diagonal, every target a product of axes."""
-    return heads.diagonal and all(target.axes for target in targets)
+    """Whether sums go axis by axis: every A diagonal, every target a product of axes, kernels within `KEPT` bytes."""
+    if not (heads.diagonal and all(target.axes for target in targets)):
+        return False
+    distinct = [len(np.unique(column)) for column in np.diagonal(heads.scores, axis1=1, axis2=2).T]
+    # each axis has one kernel at centres and one at faces
+    largest = [max((len(t.axes[k]) for t in targets), default=0) for k in range(len(distinct))]
+    return sum(16 * count * n * n for count, n in zip(distinct, largest, strict=True)) <= KEPT
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 
 from meanfield_pde.errors import FileError
 from meanfield_pde.output.plots_heads import head_figures
+from meanfield_pde.output.plots_shallow import prediction_figure
 from meanfield_pde.output.plots_titles import heading
 from meanfield_pde.output.plots_tokens import token_figures
 from meanfield_pde.output.report import certificates_of, spelled, summary
@@ -55,6 +56,10 @@ def _all(solution: Solution) -> Iterator[tuple[str, Any]]:
         yield from token_figures(solution)
     if len(solution.snapshots):
         yield from head_figures(solution)
+    if solution.problem.kind == "shallow" and len(solution.snapshots):
+        prediction = prediction_figure(solution)
+        if prediction is not None:
+            yield "prediction", prediction
     if len(solution.history.get("s", ())) > 1:
         yield "training", training_figure(solution)
     yield "certificates", certificates_figure(solution)

@@ -42,6 +42,8 @@ def head_figures(solution: Solution) -> Iterator[tuple[str, Any]]:
             notes = [f"red: more than the mean, blue: less, at most by {100 * share:.2g} % of the largest density"]
         elif share <= SAME:
             notes = ["the layers are the same"]
+        elif share < ALIKE:
+            notes = [f"the layers part from their mean by {100 * share:.2g} % of the largest density at most"]
         laws = [(f"layer {k + 1} of {layers}", rho) for k, rho in zip(shown, drawn, strict=True)]
         yield "rho_layers", _law_figure(solution, grid, laws, what, *notes, mean_law=mean_law if signed else None)
 
@@ -51,10 +53,11 @@ def axis_names(solution: Solution, grid: Grid) -> tuple[str, ...]:
     heads = solution.problem.heads
     names: tuple[str, ...] = ()
     alone = False
-    if heads is not None and isinstance(heads.family, str) and solution.token_grid is not None:
+    if heads is not None and isinstance(heads.family, str):
         tokens, alone = solution.token_grid, heads.family in ALONE
-        names = axes_of(heads.family, 2 if any(tokens.periodic) and not alone else tokens.dim)
-    meaning = {"w": "value", "a": "slope" if alone else "score", "p": "angle", "c": "offset"}
+        dim = 1 if tokens is None else tokens.dim
+        names = axes_of(heads.family, 2 if tokens is not None and any(tokens.periodic) and not alone else dim)
+    meaning = {"w": "value", "a": "slope" if alone else "score", "p": "angle", "c": "offset", "r": "length"}
     if len(names) == grid.dim:
         return tuple(f"{meaning[name[0]]} {name}" for name in names)
     return ("theta",) if grid.dim == 1 else tuple(f"theta{k}" for k in range(grid.dim))

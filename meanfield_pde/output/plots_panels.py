@@ -20,9 +20,21 @@ ANGLE_TICKS = (-pi, -pi / 2, 0.0, pi / 2, pi)
 ANGLE_WORDS = ("−π", "−π/2", "0", "π/2", "π")
 
 
-def evenly(count: int) -> list[int]:
-    """A few of so many things, the first and the last among them."""
-    return sorted({round(k) for k in np.linspace(0, count - 1, min(count, COLUMNS))})
+def evenly(count: int, most: int = COLUMNS) -> list[int]:
+    """A few of so many things, the first and, if more than one, the last among them."""
+    return sorted({round(k) for k in np.linspace(0, count - 1, min(count, most))})
+
+
+def shown_sequences(solution: Solution) -> list[int]:
+    """A few sequences, the first and the last among them; where they have few labels, as many of each."""
+    count = solution.mu.shape[1]
+    words = target_words(solution)
+    kinds = sorted({word for word in words if word.startswith("label")})
+    if len(words) != count or not 1 < len(kinds) <= COLUMNS:
+        return evenly(count)
+    each = COLUMNS // len(kinds)
+    of_kind = [[k for k, word in enumerate(words) if word == kind] for kind in kinds]
+    return sorted(indices[k] for indices in of_kind for k in evenly(len(indices), each))
 
 
 def panel_titles(solution: Solution, shown: list[int]) -> list[str]:

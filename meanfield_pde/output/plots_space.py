@@ -18,6 +18,7 @@ from meanfield_pde.output.plots_panels import (
     part_note,
     resampled,
     seen,
+    shown_sequences,
     window,
 )
 from meanfield_pde.output.plots_titles import LEAST_WIDTH, heading
@@ -32,7 +33,7 @@ Limits = tuple[tuple[float, float], tuple[float, float]]
 
 def plane_figure(solution: Solution, grid: Grid, costate: bool) -> Any:
     """mu, or p less its mean, of a few sequences (rows) at a few depths (columns), one colour scale for all."""
-    shown = evenly(solution.mu.shape[1])
+    shown = shown_sequences(solution)
     # between its nodes p is not known; mu is stored densely enough to be interpolated
     times = solution.costate_t if costate else solution.depth_t
     t = np.unique(times)[evenly(len(np.unique(times)))]
@@ -59,7 +60,7 @@ def plane_figure(solution: Solution, grid: Grid, costate: bool) -> Any:
 
 def pairs_figure(solution: Solution, grid: Grid) -> Any:
     """Three axes: the marginals of mu on each pair of axes, at the first and the last depth, one colour scale."""
-    shown = evenly(solution.mu.shape[1])
+    shown = shown_sequences(solution)
     first, last = float(solution.depth_t[0]), float(solution.depth_t[-1])
     still = first == last
     ends = [(0, first)] if still else [(0, first), (-1, last)]

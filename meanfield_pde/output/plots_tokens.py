@@ -12,13 +12,13 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.output.plots_panels import (
     angles,
     costate_values,
-    evenly,
     mark_angles,
     of_angles,
     panel_titles,
     part_note,
     resampled,
     seen,
+    shown_sequences,
     window,
 )
 from meanfield_pde.output.plots_space import pairs_figure, plane_figure
@@ -64,7 +64,7 @@ def heat_figure(solution: Solution, grid: Grid, costate: bool) -> Any:
     """mu(t, x), or p(t, x) less its mean, of a few sequences, one colour scale for all."""
     from matplotlib.figure import Figure
 
-    shown = evenly(solution.mu.shape[1])
+    shown = shown_sequences(solution)
     t = np.linspace(solution.depth_t[0], solution.depth_t[-1], ACROSS)
     mu = resampled(solution.depth_t, solution.mu[:, shown], t)
     if costate:
@@ -108,7 +108,7 @@ def profiles_figure(solution: Solution, grid: Grid) -> Any:
     """The laws at the only depth there is."""
     from matplotlib.figure import Figure
 
-    shown = evenly(solution.mu.shape[1])
+    shown = shown_sequences(solution)
     width = max(2.6 * len(shown), LEAST_WIDTH)
     figure = Figure(figsize=(width, 3.0), layout="constrained")
     panels = figure.subplots(1, len(shown), squeeze=False, sharex=True, sharey=True)[0]

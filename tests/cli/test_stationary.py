@@ -26,6 +26,8 @@ def test_words_say_how_far_and_how_stable(capsys: pytest.CaptureFixture[str]) ->
     out = capsys.readouterr().out
     assert "neutral" in out
     assert "0.7241587176" in out
+    assert main(["stationary", "noisy_kuramoto", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["moments"]["order_0"] == pytest.approx(0.72415871762635, abs=1e-10)
     assert main(["stationary", "slab"]) == 0
     assert "stable" in capsys.readouterr().out
     assert main(["stationary", "two_gaussians"]) == 2
@@ -57,7 +59,9 @@ def test_a_shallow_problem_runs_resumes_and_is_shown(tmp_path: Path, capsys: pyt
     assert facts["mass_error_mu"] is None
     assert facts["costate_drift"] is None
     assert facts["outside_mass_mu"] < 1e-12
-    assert {Path(path).name for path in facts["figures"]} == {"rho.png", "training.png", "certificates.png"}
+    assert {Path(path).name for path in facts["figures"]} == {
+        "rho.png", "prediction.png", "training.png", "certificates.png"
+    }
     assert main(["show", str(tmp_path / "out")]) == 0
     words = capsys.readouterr().out
     assert "(shallow)" in words

@@ -32,8 +32,9 @@ def tokens(
 ) -> GridTokens:
     grid = Grid((-2.5,) * dim, (2.5,) * dim, (n, n + 1, n)[:dim], (False,) * dim)
     x = grid.points()
+    # everywhere above the level of noise, which a difference of two sweeps may not cross
     rows = [
-        np.exp(-((x - 0.5 + 0.1 * b) ** 2).sum(axis=1) / 0.5) + 0.6 * np.exp(-((x + 0.5) ** 2).sum(axis=1) / 0.4)
+        np.exp(-((x - 0.5 + 0.1 * b) ** 2).sum(axis=1) / 1.1) + 0.6 * np.exp(-((x + 0.5) ** 2).sum(axis=1) / 0.9)
         for b in range(batch)
     ]
     laws = np.array(rows).reshape(batch, *grid.cells)

@@ -158,12 +158,13 @@ def test_a_problem_on_the_circle_that_lost_its_form_is_refused(name: str) -> Non
     problem, _ = library.get(name)
     heads, one = given(problem.heads, "heads"), problem.sequences[0]
     walls = Tokens((-np.pi,), (np.pi,), (64,))
+    moved = replace(given(problem.tokens, "tokens"), drift=Drift(flow="sine"))
     other = replace(one, initial=VonMises(0.0, 1.0))
     both = replace(heads, family="rotation", points=((1.0, 0.0, 0.1),))
     for changed, says in (
         (_with(problem, sequences=(other,)), "a sequence is von-mises"),
         (_with(problem, heads=both), "the heads are others"),
-        (_with(problem, tokens=replace(given(problem.tokens, "tokens"), drift=Drift(flow="sine"))), "flow is set"),
+        (_with(problem, tokens=moved), r"drift\.flow is set"),
         (_with(problem, tokens=walls, sequences=(replace(one, initial=VonMises(0.0, 1.0)),)), "the tokens have walls"),
     ):
         with pytest.raises(MeanFieldError, match=says):

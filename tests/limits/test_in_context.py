@@ -59,7 +59,7 @@ def test_loss_and_gradient_of_the_shipped_problem_against_the_closed_form() -> N
 
 
 def test_the_closed_system_learns_in_context() -> None:
-    problem, exact = library.get("in_context_regression")
+    _, exact = library.get("in_context_regression")
     assert exact is not None
     first, last = exact.observables(0.0), exact.observables(4.0)
     assert last["loss"] < 0.1 * first["loss"]

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.special import ndtr
 from threadpoolctl import threadpool_limits
 
 from meanfield_pde import library, stationary
@@ -36,19 +37,19 @@ def network_run(seed: int, s_end: float, ds: float) -> float:
 
 
 def test_a_two_layer_network_has_the_loss_of_4000_neurons() -> None:
-    losses = np.array([network_run(seed, 6.0, 0.04) for seed in range(6)])
+    losses = np.array([network_run(seed, 6.0, 0.04) for seed in range(5)])
     bar = float(losses.std(ddof=1))
     with warnings.catch_warnings():
         # the coarse grid spreads rho to the walls
         warnings.filterwarnings("ignore", "rho touches the wall")
-        grids = ((30, 32, 30), (45, 48, 45))
-        found = [solve(library.get("two_layer", head_cells=cells, snapshots=2)[0]) for cells in grids]
+        grids = ((28, 30, 28), (42, 45, 42))
+        found = [solve(library.get("two_layer", head_cells=cells, cells=48, snapshots=2)[0]) for cells in grids]
     coarse, fine = (float(solution.history["loss"][-1]) for solution in found)
     limit = fine + (fine - coarse) / (1.5**2 - 1.0)
-    # the error bar of one run is its deviation among six independent ones, and of their mean that over √6
+    # the error bar of one run is its deviation among five independent ones, and of their mean that over √5
     assert bar <= 0.03 * limit
     assert abs(fine - losses.mean()) <= 2.0 * bar
-    assert abs(limit - losses.mean()) <= 3.0 * bar / np.sqrt(6)
+    assert abs(limit - losses.mean()) <= 3.0 * bar / np.sqrt(5)
     assert fine < 0.1 * found[1].history["loss"][0]
 
 
@@ -69,7 +70,7 @@ def classifier_run(seed: int, s_end: float, ds: float, batch: int) -> float:
         moving = ((t > 0) & (t < 1)).astype(f)
         error = f(10.0) * np.clip(t, f(0), f(1), out=t).mean(axis=1) - f(2.5) - y
         W -= f(10.0 * ds / batch) * (moving.T @ (x * error[:, None]))
-    x, y = samples(3000)
+    x, y = samples(6000)
     t = x @ W.T
     prediction = f(10.0) * np.clip(t - f(0.5), f(0), f(1)).mean(axis=1, dtype=float) - 2.5
     return float(0.5 * np.mean((prediction - y) ** 2))
@@ -77,7 +78,7 @@ def classifier_run(seed: int, s_end: float, ds: float, batch: int) -> float:
 
 def test_a_law_of_lengths_has_the_loss_of_4000_neurons_in_40_dimensions() -> None:
     with threadpool_limits(limits=1):
-        losses = np.array([classifier_run(seed, 1.0, 0.02, 1000) for seed in range(4)])
+        losses = np.array([classifier_run(seed, 1.0, 0.01, 400) for seed in range(3)])
     bar = float(losses.std(ddof=1))
     solution = solve(library.get("two_gaussians", cells=600, s_end=1.0, ds=0.01, snapshots=2)[0])
     found = float(solution.history["loss"][-1])
@@ -95,7 +96,7 @@ def mean_of(name: str, scale: float) -> float:
                       points=kinks, epsabs=1e-13, limit=200)[0])  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["ramp", "relu", "tanh", "sigmoid", "erf"])
+@pytest.mark.parametrize("name", ["ramp", "relu"])
 @pytest.mark.parametrize("dimension", [3, 40])
 def test_the_mean_over_lengths_is_that_of_one_normal_number(name: str, dimension: int) -> None:
     """<w, x> is N(0, tau² r²), so that Σ over the rows of a class of q K(R, r) is E sigma(tau r G)."""
@@ -110,21 +111,34 @@ def test_the_mean_over_lengths_is_that_of_one_normal_number(name: str, dimension
         np.testing.assert_allclose(2.0 * weights[chosen] @ K[chosen], wanted, atol=1e-5 if rough else 2e-8)
 
 
-def test_the_interaction_of_two_lengths_is_a_gaussian_integral() -> None:
-    """u(r, r') = E sigma(<w, x>) sigma(<w', x>) over x and over the angle of w and w', here in the plane."""
-    lengths, weights, labels = two_gaussian_rows(2, 0.4)
+def ramp_mean(mean: np.ndarray, deviation: float) -> np.ndarray:
+    """E ramp(mean + deviation G) from E (m + s G − k)_+ = (m − k) Φ((m − k)/s) + s φ((m − k)/s)."""
+
+    def above(knot: float) -> np.ndarray:
+        z = (mean - knot) / deviation
+        return np.asarray(deviation * (z * ndtr(z) + np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)))
+
+    return -2.5 + 10.0 * (above(0.5) - above(1.5))
+
+
+def test_the_interaction_of_two_lengths_is_an_integral_over_their_angle() -> None:
+    """u(r, r') = E ramp(<w, x>) ramp(<w', x>) over x ~ N(0, 1.4² I) in R^8 and over the angle of w and w'."""
+    lengths, weights, labels = two_gaussian_rows(8, 0.4)
     r, other = 0.7, 1.1
-    K = radial_kernel("sigmoid", lengths, np.array([r, other]), 2)
+    K = radial_kernel("ramp", lengths, np.array([r, other]), 8)
     chosen = labels == 1.0
     found = 2.0 * float(weights[chosen] @ (K[chosen, 0] * K[chosen, 1]))
-    sigma, node = activation("sigmoid"), np.polynomial.hermite_e.hermegauss(60)
-    x, y = np.meshgrid(node[0], node[0])
-    q = np.outer(node[1], node[1]) / node[1].sum() ** 2
-    angles = 2 * np.pi * np.arange(64) / 64
-    values = [
-        (q * sigma(1.4 * r * x) * sigma(1.4 * other * (np.cos(p) * x + np.sin(p) * y))).sum() for p in angles
-    ]
-    assert found == pytest.approx(np.mean(values), rel=1e-9)
+    node, weight = np.polynomial.legendre.leggauss(80)
+    # <w, x> = 1.4 r g; given it, <w', x> is normal. In g the ramp has kinks, so each piece has its own rule
+    ends = np.array([-9.0, 0.5 / (1.4 * r), 1.5 / (1.4 * r), 9.0])
+    half = 0.5 * np.diff(ends)
+    g = (half[:, None] * node + 0.5 * (ends[1:] + ends[:-1])[:, None]).ravel()
+    q = (half[:, None] * weight).ravel() * np.exp(-0.5 * g * g) / np.sqrt(2 * np.pi)
+    angles = 0.5 * np.pi * (node + 1.0)
+    share = weight * np.sin(angles) ** 6
+    first = activation("ramp")(1.4 * r * g)
+    inner = [q @ (first * ramp_mean(1.4 * other * np.cos(p) * g, 1.4 * other * np.sin(p))) for p in angles]
+    assert found == pytest.approx(share @ inner / share.sum(), rel=1e-8)
 
 
 def test_a_radial_law_rests_where_the_vector_does() -> None:

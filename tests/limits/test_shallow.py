@@ -18,6 +18,7 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Gaussian, cell_averages
 from meanfield_pde.library.gaussian_shallow import closure_of
 from meanfield_pde.measure import Measure
+from meanfield_pde.output.plots_shallow import prediction_figure
 from meanfield_pde.output.run import resume, run
 from meanfield_pde.output.solve import solve
 from meanfield_pde.problem import DataFile, Heads, Problem, Sequence, Shallow, Training
@@ -167,7 +168,17 @@ def test_neurons_on_samples_of_a_file_without_noise(tmp_path: Path) -> None:
     coarse = replace(problem.heads, cells=(20, 20, 20))
     few = replace(problem, heads=coarse, training=Training(beta=0.0, ds=0.1, s_end=0.2))
     run(few, tmp_path / "elsewhere" / "out")
-    assert resume(tmp_path / "elsewhere" / "out", ["training.s_end=0.3"])[0].snapshot_s[-1] == 0.3
+    longer, _ = resume(tmp_path / "elsewhere" / "out", ["training.s_end=0.3"])
+    assert longer.snapshot_s[-1] == 0.3
+    # the figure shows the samples and what is predicted of them, as long as they are there
+    drawn = prediction_figure(longer)
+    assert drawn is not None
+    target, before, _ = drawn.axes[0].lines
+    assert target.get_xydata() == pytest.approx(np.stack([np.sort(x), np.sin(np.sort(x))], axis=1))
+    loss = 0.5 * np.mean((before.get_ydata() - target.get_ydata()) ** 2)
+    assert loss == pytest.approx(longer.history["loss"][0], rel=1e-12)
+    (tmp_path / "samples.npz").unlink()
+    assert prediction_figure(longer) is None
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -213,6 +224,7 @@ def _without_tokens(problem: Problem) -> Problem:
         ("two_gaussians", _changed("heads", lower=(-1.0,)), "is not negative"),
         ("two_gaussians", _changed("data", dimension=1), "data.dimension"),
         ("two_gaussians", _changed("data", difference=1.5), "data.difference"),
+        ("two_gaussians", _changed("shallow", activation="tanh"), "odd but for a constant"),
         ("two_gaussians", lambda p: replace(p, data=DataFile("a.npz")), "does not fit its data"),
         ("gaussian_coupled", _changed("heads", family="radial"), "is for kind = 'shallow'|has one axis|1: "),
     ],
@@ -220,6 +232,22 @@ def _without_tokens(problem: Problem) -> Problem:
 def test_a_layer_whose_parts_do_not_fit_is_refused(name: str, change: Any, says: str) -> None:
     with pytest.raises(MeanFieldError, match=says):
         change(library.get(name)[0])
+
+
+def test_the_loss_is_the_mean_over_sequences() -> None:
+    problem, _ = library.get("shallow_gaussian", head_cells=40)
+    other = Sequence(Gaussian((-0.2,), ((0.3,),)), (0.1, -0.5, 0.2))
+    held = Sequence(Gaussian((0.0,), ((0.3,),)), 5.0, "held-out")
+
+    def first(*sequences: Sequence) -> float:
+        ready = assemble(replace(problem, reference=None, sequences=sequences))
+        assert ready.training is not None
+        assert ready.state is not None
+        return ready.training.moment(ready.state).variation.loss
+
+    one = problem.sequences[0]
+    assert isinstance(one, Sequence)
+    assert first(one, other, held) == pytest.approx(0.5 * (first(one) + first(other)), rel=1e-13)
 
 
 @pytest.mark.filterwarnings("ignore:rho touches the wall")

@@ -292,8 +292,8 @@ def test_what_cannot_be_summed_is_refused() -> None:
         with pytest.raises(MeanFieldError, match="law without mass"):
             f.velocity(f.moments(np.zeros((1, 36))))
     ring = Lattice((grid.centers(0),), np.array(grid.spacing), grid.filters(), circle=True)
-    with pytest.raises(MeanFieldError, match="not covered yet"):
-        assemble_field(Attention("unnormalised"), ring, targets, narrow, np.ones(1), None)
+    with pytest.raises(MeanFieldError, match="'linear' is not covered on the circle: take 'softmax'"):
+        assemble_field(Attention("linear"), ring, targets, narrow, np.ones(1), None)
 
 
 def test_linear_attention_costs_no_more_with_more_heads() -> None:
@@ -301,3 +301,52 @@ def test_linear_attention_costs_no_more_with_more_heads() -> None:
     assert isinstance(f, LinearField)
     assert f.moments(laws(f.lattice)).shape == (2, 2, 2)
     assert all(t.shape == (2, 2, 2) for t in f.tensors)
+
+
+def test_windowed_attention_is_of_order_two() -> None:
+    """Against quadrature of a Gaussian restricted to the window, at points that are faces of every grid."""
+    from scipy.integrate import quad
+    from scipy.special import ndtr
+
+    m, deviation, a, r = 0.3, 0.7, 0.8, 1.03
+    x = np.array([-1.0, -0.5, 0.0, 0.5, 1.5])
+
+    def moment(at: float, power: int) -> float:
+        def integrand(y: float) -> float:
+            return y**power * np.exp(a * at * y - 0.5 * ((y - m) / deviation) ** 2)
+
+        return float(quad(integrand, at - r, at + r, epsabs=1e-13, epsrel=1e-12)[0])
+
+    exact = np.array([moment(at, 1) / moment(at, 0) for at in x])
+    errors = []
+    for n in (64, 128, 256, 512):
+        grid = Grid((-4.0,), (4.0,), (n,), (False,))
+        cells = Lattice((grid.centers(0),), np.array(grid.spacing))
+        masses = np.diff(ndtr((grid.edges(0) - m) / deviation))[None]
+        heads = HeadMatrices(np.full((1, 1, 1), a), np.zeros(1, dtype=int), np.ones((1, 1, 1)))
+        f = assemble_field(Attention("windowed", r), cells, (Target(x[:, None], 0),), heads, np.ones(1), None)
+        errors.append(np.abs(f.velocity(masses)[0][0] - exact).max())
+    assert -np.polyfit(np.log([64, 128, 256, 512]), np.log(errors), 1)[0] == pytest.approx(2.0, abs=0.3)
+    assert errors[-1] < 1e-4
+
+
+def test_l2_and_unnormalised_attention_of_a_gaussian_are_those_of_the_whole_law() -> None:
+    """(s x + ε m)/(s + ε), and z -> ∇ of e^{mz + sz²/2}: the box filter leaves nothing of order 2."""
+    from scipy.special import ndtr
+
+    m, s, a = 0.3, 0.5, 1.4
+    grid = Grid((-8.0,), (8.5,), (132,), (False,))
+    cells = Lattice((grid.centers(0),), np.array(grid.spacing), grid.filters())
+    z = (grid.edges(0) - m) / np.sqrt(s)
+    # each half from its own tail: large keys see the digits of the far one
+    masses = np.where(z[1:] < 0.0, np.diff(ndtr(z)), -np.diff(ndtr(-z)))[None]
+    heads = HeadMatrices(np.full((1, 1, 1), a), np.zeros(1, dtype=int), np.ones((1, 1, 1)))
+    x = grid.faces(0)
+    near = np.abs(x - m) < 2.5 * np.sqrt(s)
+    for name, exact in (("l2", (s * x + m / a) / (s + 1 / a)),
+                        ("unnormalised", (m + s * a * x) * np.exp(m * a * x + 0.5 * s * (a * x) ** 2))):  # fmt: skip
+        for axes in ((x,), ()):  # axis by axis, and by sums over pairs
+            f = assemble_field(Attention(name), cells, (Target(x[:, None], 0, axes),), heads, np.ones(1), None)
+            assert isinstance(f, SeparableField if axes else PairSums)
+            found = f.velocity(masses)[0][0]
+            np.testing.assert_allclose(found[near], exact[near], rtol=0, atol=3e-6 if name == "l2" else 1e-10)

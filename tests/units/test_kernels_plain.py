@@ -14,6 +14,7 @@ from meanfield_pde.equations.rho_fokker_planck import FokkerPlanckHeads, fokker_
 from meanfield_pde.equations.runge_kutta import stepper
 from meanfield_pde.equations.schemes import SCHEMES, DualReconstruction, scheme
 from meanfield_pde.grid import Grid
+from meanfield_pde.kernels.circle import circle_sums, circle_sums_transpose
 from meanfield_pde.kernels.log_laplace import box_mean_slope, seen_cells
 from meanfield_pde.kernels.scharfetter_gummel import bernoulli
 from meanfield_pde.model.field import Target
@@ -159,6 +160,30 @@ def test_seen_cells_stop_where_a_tail_turns_to_noise() -> None:
     out = np.empty_like(u)
     seen_cells(u, 1e-12, False, out)
     np.testing.assert_array_equal(out[0], [0, 0, 1, 1, 1, 1, 1, 0, 0, 0, 1])
+
+
+def test_seen_cells_go_on_across_the_seam_of_a_ring() -> None:
+    first = [1e-14, 1e-15, 0.0, 1e-14, 0.0, 0.3, 1.0, 1e-14]
+    u = np.array([first, [0.3, 1e-14, -1e-20, 1e-14, 1e-14, 0.0, 1e-15, 1e-14]])
+    out = np.empty_like(u)
+    seen_cells(u, 1e-12, True, out)
+    np.testing.assert_array_equal(out, [[1, 1, 0, 0, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0, 1, 1]])
+    seen_cells(u, 1e-12, False, out)
+    np.testing.assert_array_equal(out, [[0, 0, 0, 0, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0, 0, 0]])
+
+
+@pytest.mark.parametrize("lines", [1, 4])
+def test_sums_around_a_ring_and_their_transpose(lines: int) -> None:
+    n, heads = 5, 2
+    rows = RNG.uniform(0.1, 1.0, (3, heads, lines, 2 * n))
+    starts, w = np.array([0, 3, 5, 2]), RNG.uniform(0.1, 1.0, n)
+    out = np.empty((3, heads, 4))
+    circle_sums(rows, starts, w, out)
+    pieces = np.stack([rows[:, :, f % lines, s : s + n] for f, s in enumerate(starts)], axis=2)
+    np.testing.assert_allclose(out, pieces @ w, rtol=1e-14)
+    g, into = RNG.standard_normal(out.shape), np.ones(n)
+    circle_sums_transpose(rows, starts, g, into)
+    np.testing.assert_allclose(into, 1.0 + np.einsum("caf,cafj->j", g, pieces), rtol=1e-13)
 
 
 @pytest.mark.parametrize("periodic", [(False,), (True,), (False, True)])

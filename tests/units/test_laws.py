@@ -16,11 +16,14 @@ from meanfield_pde.laws import (
     Atoms,
     Density,
     Gaussian,
+    Harmonic,
     Law,
     Mixture,
+    RingLaw,
     Samples,
     Uniform,
     VonMises,
+    WrappedCauchy,
     cell_averages,
     head_samples,
 )
@@ -47,6 +50,8 @@ def every_law(dim: int, folder: Path) -> list[Law]:
         Mixture((0.2, 0.3, 0.5), (gaussian, uniform, atoms)),
         Density(lambda x: 3.0 * np.exp(-(x**2).sum(axis=1))),
         VonMises((0.4,) * dim, (1.7,) * dim),
+        WrappedCauchy((0.4,) * dim, (0.6,) * dim),
+        Harmonic((0.4,) * dim, (-0.6,) * dim, (2,) * dim),
     ]
 
 
@@ -58,7 +63,7 @@ def every_law(dim: int, folder: Path) -> list[Law]:
 def test_every_law_has_mass_one(n: int, dim: int, ring: bool, tmp_path: Path) -> None:
     grid = box(n, dim, ring)
     for law in every_law(dim, tmp_path):
-        if isinstance(law, VonMises) and not ring:
+        if isinstance(law, RingLaw) and not ring:
             continue
         density, outside = cell_averages(law, grid, tmp_path)
         assert density.shape == grid.cells
@@ -128,6 +133,25 @@ def test_wrapped_normal_has_the_known_circular_moment(deviation: float) -> None:
         samples = head_samples(Gaussian((mean,), ((deviation**2,),)), grid)
         expected = np.exp(1j * mean - deviation**2 / 2)
         assert abs((samples * np.exp(1j * x)).sum() * h - expected) < 1e-13
+
+
+@pytest.mark.parametrize("law", [WrappedCauchy(0.7, 0.35), Harmonic(0.7, 0.8, 3), Harmonic(-1.0, -1.0)])
+def test_ring_laws_are_the_integrals_of_their_densities(law: RingLaw) -> None:
+    grid = Grid((-1.0,), (2.0,), (17,), (True,))
+
+    def density(x: np.ndarray) -> np.ndarray:
+        angle = 2 * np.pi * (x - law.mean) / 3.0
+        if isinstance(law, WrappedCauchy):
+            r = law.resultant
+            return np.asarray((1 - r * r) / (1 + r * r - 2 * r * np.cos(angle)) / 3.0)
+        assert isinstance(law, Harmonic)
+        return np.asarray((1 + law.amplitude * np.cos(law.mode * angle)) / 3.0)
+
+    unit, weight = np.polynomial.legendre.leggauss(20)
+    x = grid.centers(0)[:, None] + 0.5 * grid.spacing[0] * unit
+    np.testing.assert_allclose(cell_averages(law, grid)[0], density(x) @ weight / 2, rtol=0, atol=1e-14)
+    samples = density(grid.centers(0))
+    np.testing.assert_allclose(head_samples(law, grid), samples / samples.sum() / grid.spacing[0], rtol=0, atol=1e-13)
 
 
 def test_von_mises_has_the_bessel_ratio_as_mean_resultant() -> None:
@@ -252,6 +276,12 @@ def test_kernel_samples_are_the_mixture_of_gaussians(tmp_path: Path) -> None:
         (Mixture((1.0,), (Gaussian((0.0, 1.0), ((1.0,),)),)), r"components\[0\]\.mean has dimension 2"),
         (VonMises(0.0, 1.0), "lives on rings"),
         (VonMises(0.0, -1.0), "concentration = -1.0"),
+        (WrappedCauchy(0.0, 0.5), "lives on rings"),
+        (WrappedCauchy(0.0, 1.0), r"resultant = 1\.0 must be >= 0 and < 1"),
+        (WrappedCauchy((0.0, 1.0), 0.5), "mean has dimension 2"),
+        (Harmonic(0.0, 0.5), "lives on rings"),
+        (Harmonic(0.0, 1.5), r"amplitude = 1\.5 must be between -1 and 1"),
+        (Harmonic(0.0, 0.5, 0), "mode = 0 must be at least 1"),
         (Samples("missing.npy"), "missing.npy is missing"),
         (Samples("x.npy", -1.0), "bandwidth = -1.0"),
         (Density(lambda x: -np.ones(len(x))), ">= 0"),

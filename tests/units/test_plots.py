@@ -11,7 +11,7 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Gaussian, cell_averages
 from meanfield_pde.output.plots import figures, training_figure
 from meanfield_pde.output.plots_heads import ALIKE, axis_names, head_figures
-from meanfield_pde.output.plots_panels import evenly, resampled
+from meanfield_pde.output.plots_panels import evenly, resampled, shown_sequences
 from meanfield_pde.output.plots_titles import heading, name_of, target_words
 from meanfield_pde.output.plots_tokens import heat_figure, quantiles, token_figures
 from meanfield_pde.output.solution import Solution
@@ -231,6 +231,21 @@ def test_a_token_file_that_is_gone_costs_the_targets_alone(trained: Solution) ->
     )
     gone = replace(trained, problem=parse_problem(TRAINING[:start] + text + TRAINING[end:]))
     assert target_words(gone) == ["", ""]
+
+
+def test_every_label_has_its_panels(trained: Solution) -> None:
+    start, end = TRAINING.index("sequences = "), TRAINING.index("training = ")
+    law = "initial = { law = 'gaussian', mean = [0.5], covariance = [[0.4]] }"
+    feature = "features = [{ kind = 'polynomial', coefficients = [0.0, 1.0] }]"
+    # one of each label, or two of each of two
+    for labels, chosen in (("0111110", [0, 1, 5, 6]), ("0111112", [0, 1, 6]), ("1111111", [0, 2, 4, 6])):
+        sequences = ", ".join(f"{{ {law}, target = {label} }}" for label in labels)
+        readout = ", readout = [[1.0], [2.0], [0.0]]" if "2" in labels else ""
+        loss = f"objective = {{ kind = 'cross-entropy', {feature}{readout} }}"
+        text = f"{TRAINING[:start]}sequences = [{sequences}]\n{loss}\n{TRAINING[end:]}"
+        mu = np.repeat(trained.mu[:, :1], len(labels), axis=1)
+        solution = replace(trained, problem=parse_problem(text), names=tuple(labels), mu=mu)
+        assert shown_sequences(solution) == chosen
 
 
 def test_what_is_not_shown_is_told(trained: Solution) -> None:

@@ -224,6 +224,11 @@ def test_three_axes_of_heads_are_a_square_of_marginals() -> None:
     assert panels[2, 0].get_ylim() == pytest.approx((-np.pi, np.pi))
     assert "above the diagonal: s = 0, below: s = 1" in named["rho"].get_suptitle()
     assert "layer 1 of 3" in named["rho_layers"].get_suptitle()
+    assert "the layers are the same" in named["rho_layers"].get_suptitle()
+    # one layer of three shifted to 1.02 times its law and another to 0.98 times
+    scaled = solution.snapshots * np.array([1.02, 1.0, 0.98])[:, None, None, None]
+    told = dict(head_figures(replace(solution, snapshots=scaled)))["rho_layers"].get_suptitle()
+    assert "part from their mean by 2 % of" in told
 
 
 def test_marginals_keep_their_mass_and_their_axes() -> None:

@@ -10,9 +10,12 @@ import pytest
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels.log_laplace import box_mean_shift
+from meanfield_pde.model import separable
 from meanfield_pde.model.box_filter import log_sinhc, mean_shift
 from meanfield_pde.model.field import Target
 from meanfield_pde.model.heads import HeadMatrices
+from meanfield_pde.model.kernel_sums import PairSums
+from meanfield_pde.model.l2 import l2_field
 from meanfield_pde.model.lattice import Lattice
 from meanfield_pde.model.separable import KERNELS, SeparableField
 from meanfield_pde.model.unnormalised import unnormalised_field
@@ -223,3 +226,16 @@ def test_what_cells_do_to_an_exponential_by_quadrature() -> None:
     e = 0.5 * weight * np.exp(z[:, None] * 0.5 * h * node)
     np.testing.assert_allclose(log_sinhc(z, h), np.log(e.sum(axis=1)), rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(mean_shift(z, h), e @ (0.5 * h * node) / e.sum(axis=1), rtol=1e-12, atol=1e-15)
+
+
+def test_kernels_that_do_not_fit_leave_the_sums_to_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = field("l2", 2)
+    # six distinct entries at most on each axis, 13 and 11 positions, centres and faces
+    counts = [len(np.unique(f.heads.scores[:, k, k])) for k in range(2)]
+    size = 16 * (counts[0] * 13**2 + counts[1] * 11**2)
+    for most, goes in ((size, True), (size - 1, False)):
+        monkeypatch.setattr(separable, "KEPT", most)
+        assert separable.separable(f.heads, f.targets) is goes
+        made = l2_field(f.heads, f.weights, f.targets, f.lattice, None)
+        assert isinstance(made, SeparableField if goes else PairSums)
+        np.testing.assert_allclose(made.velocity(laws(f.lattice))[1], f.velocity(laws(f.lattice))[1], atol=1e-12)

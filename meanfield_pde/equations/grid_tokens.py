@@ -175,8 +175,7 @@ class GridTokens:
         queries = self.queries
         if queries is None or len(queries.points) != sum(path.nodes.shape[1] for path in paths):
             return ()
-        heads = [one for one in map(self._heads, rho) if isinstance(one, HeadMatrices)]
-        velocities = queries.velocities(self.lattice, heads, [law.weights for law in rho])
+        velocities = queries.velocities(self.lattice, [self._heads(law) for law in rho], [m.weights for m in rho])
 
         def one(i: int) -> QueryPath:
             points = queries.points[BLOCK * i : BLOCK * (i + 1)]

@@ -15,10 +15,11 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.forward_backward import Path, stages_of
 from meanfield_pde.equations.mu_continuity import Stage, Transport, seen_weights
-from meanfield_pde.errors import NotFiniteError
+from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.model.field import AssembledField
 from meanfield_pde.model.heads import HeadMatrices
 from meanfield_pde.model.lattice import Lattice
+from meanfield_pde.model.perceptron import Perceptrons
 from meanfield_pde.model.query_field import QueryField
 
 
@@ -40,12 +41,18 @@ class Queries:
     leak: float = 0.0
 
     def velocities(
-        self, lattice: Lattice, heads: Sequence[HeadMatrices], weights: Sequence[FloatArray]
+        self, lattice: Lattice, heads: Sequence[HeadMatrices | Perceptrons], weights: Sequence[FloatArray]
     ) -> tuple[QueryField, ...]:
-        """The velocity of the points in each layer (one in all when heads are shared), weights (K,) of its heads."""
+        """The velocity of the points in each layer (one in all when heads are shared), weights (K,) of its heads.
+
+        Raises: MeanFieldError for heads that are no attention.
+        """
         constant = np.array(self.constant or (0.0,) * len(lattice.axes))
         place = (lattice.points, lattice.widths, constant, self.leak)
-        return tuple(QueryField(own, law, *place) for own, law in zip(heads, weights, strict=True))
+        matrices = [one for one in heads if isinstance(one, HeadMatrices)]
+        if len(matrices) < len(heads):
+            raise MeanFieldError("queries follow heads of attention alone: set attention = 'softmax'")
+        return tuple(QueryField(own, law, *place) for own, law in zip(matrices, weights, strict=True))
 
     def loss(self, x: FloatArray) -> FloatArray:
         """Loss of each sequence for final positions x (B, Q, d): (B,)."""

@@ -95,7 +95,8 @@ class Solution:
         if self.problem.kind == "fokker-planck":
             # its walls are part of the problem
             worst["wall_mass_rho"] = None
-        return warnings_of(worst)
+        grid = self.token_grid
+        return warnings_of(worst, 1 if grid is None else grid.dim)
 
     @property
     def rho(self) -> FloatArray:

@@ -261,3 +261,10 @@ def test_observables_of_training_in_the_plane_name_the_axes_of_tokens() -> None:
     assert found["token_covariance_01"] == pytest.approx(COVARIANCE[0, 1], abs=2e-5)
     assert "token_variance" not in found
     assert "covariance_02" in found
+
+
+def test_a_table_is_called_inaccurate_by_what_tables_of_its_dimension_are_made_for() -> None:
+    # made for 1e-8 in the plane and 1e-6 in space, and told of at ten times that
+    for dim, error, told in ((2, 9e-9, False), (2, 2e-7, True), (3, 9e-7, False), (3, 2e-5, True)):
+        warned = replace(moved(dim), history={"table_error": np.array([error])}).warnings
+        assert any("softmax table is accurate to" in text for text in warned) == told

@@ -145,6 +145,11 @@ class SinkhornField:
     def _score(self, head: int, x: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(x @ self.heads.scores[head].T @ y.T)
 
+    def _pairs(self, head: int, y: FloatArray) -> FloatArray:
+        """Scores between cells; rounding must not hide that those of a symmetric A are symmetric."""
+        score, a = self._score(head, y, y), self.heads.scores[head]
+        return 0.5 * (score + score.T) if (a == a.T).all() else score
+
     def moments(self, weights: FloatArray) -> FloatArray:
         """Masses and potentials χ, (B, 1 + n_A, n)."""
         out = np.zeros((len(weights), 1 + len(self.heads.scores), weights.shape[1]))
@@ -154,7 +159,7 @@ class SinkhornField:
             if not on.any():
                 raise MeanFieldError("Sinkhorn attention of a law without mass: give at least one positive weight")
             for head in range(len(self.heads.scores)):
-                score = self._score(head, self.lattice.points[on], self.lattice.points[on])
+                score = self._pairs(head, self.lattice.points[on])
                 out[law, 1 + head, on] = potentials(score, q[on])[1]
         return out
 
@@ -185,7 +190,7 @@ class SinkhornField:
                     share = self._shares(which, head, q, chi)
                     along, g = y @ rows[head], cotangents[which][law]
                     pulled += along * (g @ share) - (g * (share @ (q * along))) @ share
-                score = self._score(head, y[on], y[on])
+                score = self._pairs(head, y[on])
                 phi = -_log_sum(score + (chi[on] + np.log(q[on]))[None, :])
                 out[law, on] += variation(scaled_coupling(score, phi, chi[on], q[on]), q[on], pulled[on])
         return self.lattice.samples_transpose(moments[:, 0], out)

@@ -256,6 +256,21 @@ def test_potentials_that_do_not_converge_are_refused(monkeypatch: pytest.MonkeyP
         potentials(40.0 * np.outer(y, y) + np.outer(y, y**2), np.exp(-((y - 0.5) ** 2)))
 
 
+def test_cells_that_hardly_see_each_other_still_have_their_potentials() -> None:
+    """Alternating steps would take for ever where a kernel is about as narrow as a cell."""
+    grid = Grid((-7.0,), (9.0,), (32,), (False,))
+    cells = Lattice((grid.centers(0),), np.array(grid.spacing), grid.filters())
+    heads = HeadMatrices(np.array([[[10 / 3]], [[9.0]]]), np.arange(2), np.ones((2, 1, 1)))
+    f = SinkhornField(heads, np.ones(2), (Target(grid.face_points(0), 0, grid.face_axes(0)),), cells)
+    y = cells.points[:, 0]
+    masses = (0.7 * np.exp(-((y - 0.7) ** 2) / 1.1) + 0.1 * np.exp(-((y + 3.0) ** 2) / 0.9))[None]
+    q = cells.samples(masses)[0]
+    for a, chi in zip((10 / 3, 9.0), f.moments(masses)[0, 1:], strict=True):
+        # A is symmetric, so both potentials are the same
+        log = a * np.outer(y, y) + (chi + np.log(q))[:, None] + (chi + np.log(q))[None, :]
+        np.testing.assert_allclose(np.exp(log).sum(axis=0), q, rtol=1e-9, atol=1e-14)
+
+
 def test_sinkhorn_of_a_gaussian_is_linear() -> None:
     """E[y | x] = m + (c/s)(x - m), c = (-1 + √(1 + 4 a² s²))/(2a) for the score a x y."""
     from scipy.special import ndtr

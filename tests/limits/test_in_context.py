@@ -61,8 +61,8 @@ def test_loss_and_gradient_of_the_shipped_problem_against_the_closed_form() -> N
 def test_the_closed_system_learns_in_context() -> None:
     _, exact = library.get("in_context_regression")
     assert exact is not None
-    first, last = exact.observables(0.0), exact.observables(4.0)
-    assert last["loss"] < 0.1 * first["loss"]
+    first, last = exact.observables(0.0), exact.observables(2.8)
+    assert last["loss"] < 0.2 * first["loss"]
     # the law of the heads in the closed system is the law it starts from
     assert (first["mean_0"], first["covariance_00"]) == (1.0, 0.03)
     h = 1e-4

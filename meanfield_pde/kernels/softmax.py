@@ -12,13 +12,35 @@ import math
 import numpy as np
 
 from meanfield_pde.kernels._jit import jit, jit_sum
-from meanfield_pde.kernels.log_laplace import box_mean_shift, box_mean_slope
+from meanfield_pde.kernels.log_laplace import UNDERFLOW, box_mean_shift, box_mean_slope
 
 _LOG2E = 1.4426950408889634
 _LN2 = 0.6931471805599453
 # adding 1.5 * 2**52 rounds to an integer and leaves it in the low bits
 _MAGIC = 6755399441055744.0
 _SMALLEST = -708.0
+# points at a time in several dimensions
+BLOCK = 512
+
+
+@jit
+def _reduced(s):
+    """e^s as a polynomial value and a number whose low bits hold the power of 2, for s cut to [-708, 0]."""
+    s = s if s < 0.0 else 0.0
+    s = s if s > _SMALLEST else _SMALLEST
+    shifted = s * _LOG2E + _MAGIC
+    r = s - (shifted - _MAGIC) * _LN2
+    p = 2.748844350914402e-07
+    p = p * r + 2.763976826778399e-06
+    p = p * r + 2.480191768800904e-05
+    p = p * r + 0.000198411713841864
+    p = p * r + 0.0013888888499138056
+    p = p * r + 0.008333333384665825
+    p = p * r + 0.04166666666842602
+    p = p * r + 0.16666666666557742
+    p = p * r + 0.49999999999997286
+    p = p * r + 1.0000000000000064
+    return p * r + 1.0, shifted
 
 
 @jit
@@ -30,27 +52,24 @@ def exp_block(factor, x, top, mantissa, scale):
     Shapes: x, mantissa, scale (n,), the last two overwritten.
     Source: Cody & Waite (1980), ch. 6; coefficients by the Remez exchange on |r| <= ln(2)/2, degree 10.
     """
+    for j in range(x.shape[0]):
+        mantissa[j], scale[j] = _reduced(factor * x[j] - top)
+    _powers(scale)
+
+
+@jit
+def exp_block_plane(a, x, b, y, top, mantissa, scale):
+    """exp(a x + b y - top), as `exp_block`."""
+    for j in range(x.shape[0]):
+        mantissa[j], scale[j] = _reduced(a * x[j] + b * y[j] - top)
+    _powers(scale)
+
+
+@jit
+def _powers(scale):
+    """2^k in place of the numbers whose low bits hold k."""
     bits = scale.view(np.int64)
-    for j in range(x.shape[0]):
-        s = factor * x[j] - top
-        s = s if s < 0.0 else 0.0
-        s = s if s > _SMALLEST else _SMALLEST
-        shifted = s * _LOG2E + _MAGIC
-        k = shifted - _MAGIC
-        r = s - k * _LN2
-        p = 2.748844350914402e-07
-        p = p * r + 2.763976826778399e-06
-        p = p * r + 2.480191768800904e-05
-        p = p * r + 0.000198411713841864
-        p = p * r + 0.0013888888499138056
-        p = p * r + 0.008333333384665825
-        p = p * r + 0.04166666666842602
-        p = p * r + 0.16666666666557742
-        p = p * r + 0.49999999999997286
-        p = p * r + 1.0000000000000064
-        mantissa[j] = p * r + 1.0
-        scale[j] = shifted
-    for j in range(x.shape[0]):
+    for j in range(bits.shape[0]):
         bits[j] = (bits[j] + 1023) << 52
 
 
@@ -73,65 +92,105 @@ def _weighted_sums(mantissa, scale, a, b):
     return first, second
 
 
+@jit_sum
+def _weighted_triple(mantissa, scale, a, b, c):
+    first = 0.0
+    second = 0.0
+    third = 0.0
+    for j in range(a.shape[0]):
+        e = mantissa[j] * scale[j]
+        first += e * a[j]
+        second += e * b[j]
+        third += e * c[j]
+    return first, second, third
+
+
 @jit
-def _scores(key, y_t, occupied, out):
-    """Scores z·y_j into out; returns their maximum over points of positive weight."""
+def _score_block(key, y_t, start, out):
+    """Scores z·y_j of the points from ``start`` on, as many as ``out`` holds."""
     n = out.shape[0]
     out[:] = 0.0
     for c in range(y_t.shape[0]):
         z = key[c]
-        row = y_t[c]
+        row = y_t[c, start : start + n]
         for j in range(n):
             out[j] += z * row[j]
-    # lanes of comparisons vectorise where one running maximum does not
-    lanes = np.full(64, -np.inf)
-    whole = n - n % 64
-    for start in range(0, whole, 64):
-        chunk = out[start : start + 64]
-        mask = occupied[start : start + 64]
-        for j in range(64):
-            value = chunk[j] + mask[j]
-            lanes[j] = value if value > lanes[j] else lanes[j]
+
+
+@jit
+def _top_score(key, y_t, occupied):
+    """Largest z·y_j over points of positive weight."""
     top = -np.inf
-    for j in range(64):
-        top = max(top, lanes[j])
-    for j in range(whole, n):
-        top = max(top, out[j] + occupied[j])
+    for j in range(y_t.shape[1]):
+        if occupied[j] == 0.0:
+            score = 0.0
+            for c in range(y_t.shape[0]):
+                score += key[c] * y_t[c, j]
+            top = max(top, score)
     return top
+
+
+@jit
+def _sums_of_key(key, y_t, w, moment, top, score, mantissa, scale, sums):
+    """Partition sum and first moments of e^{z·y - top}, block by block so that all stays in the nearest cache."""
+    d, n = y_t.shape
+    sums[:] = 0.0
+    for start in range(0, n, BLOCK):
+        size = min(BLOCK, n - start)
+        s, m, e = score[:size], mantissa[:size], scale[:size]
+        if d == 2:
+            exp_block_plane(key[0], y_t[0, start : start + size], key[1], y_t[1, start : start + size], top, m, e)
+        else:
+            _score_block(key, y_t, start, s)
+            exp_block(1.0, s, top, m, e)
+        weight = w[start : start + size]
+        total, first, second = _weighted_triple(
+            m, e, weight, moment[0, start : start + size], moment[1, start : start + size]
+        )
+        sums[0] += total
+        sums[1] += first
+        sums[2] += second
+        for c in range(2, d):
+            sums[c + 1] += _weighted_sum(m, e, moment[c, start : start + size])
 
 
 @jit
 def softmax_means(keys, y_t, w, occupied, widths, means, log_z):
     """Softmax mean and log partition sum at every key.
 
+    Scores are shifted by their bound on the box of the occupied points, which on a line is their maximum; a sum that
+    this lets underflow is redone with the maximum itself.
     Shapes: y_t (d, n) points by coordinate; occupied (n,) 0 where w > 0, else -inf.
     """
     d, n = y_t.shape
-    score = np.empty(n)
-    mantissa = np.empty(n)
-    scale = np.empty(n)
     moment = y_t * w
-    low = np.inf
-    high = -np.inf
+    length = n if d == 1 else min(n, BLOCK)
+    score = np.empty(length)
+    mantissa = np.empty(length)
+    scale = np.empty(length)
+    sums = np.empty(d + 1)
+    low = np.full(d, np.inf)
+    high = np.full(d, -np.inf)
     for j in range(n):
         if occupied[j] == 0.0:
-            low = min(low, y_t[0, j])
-            high = max(high, y_t[0, j])
+            for c in range(d):
+                low[c] = min(low[c], y_t[c, j])
+                high[c] = max(high[c], y_t[c, j])
     for k in range(keys.shape[0]):
+        top = 0.0
+        for c in range(d):
+            top += max(keys[k, c] * low[c], keys[k, c] * high[c])
         if d == 1:
-            # on a line the largest score is at one end of the occupied points
-            z = keys[k, 0]
-            top = max(z * low, z * high)
-            exp_block(z, y_t[0], top, mantissa, scale)
+            exp_block(keys[k, 0], y_t[0], top, mantissa, scale)
+            sums[0], sums[1] = _weighted_sums(mantissa, scale, w, moment[0])
         else:
-            top = _scores(keys[k], y_t, occupied, score)
-            exp_block(1.0, score, top, mantissa, scale)
-        total, first = _weighted_sums(mantissa, scale, w, moment[0])
-        means[k, 0] = first / total - box_mean_shift(keys[k, 0], widths[0])
-        for c in range(1, d):
-            first = _weighted_sum(mantissa, scale, moment[c])
-            means[k, c] = first / total - box_mean_shift(keys[k, c], widths[c])
-        log_z[k] = top + math.log(total)
+            _sums_of_key(keys[k], y_t, w, moment, top, score, mantissa, scale, sums)
+            if not sums[0] > UNDERFLOW:
+                top = _top_score(keys[k], y_t, occupied)
+                _sums_of_key(keys[k], y_t, w, moment, top, score, mantissa, scale, sums)
+        for c in range(d):
+            means[k, c] = sums[c + 1] / sums[0] - box_mean_shift(keys[k, c], widths[c])
+        log_z[k] = top + math.log(sums[0])
 
 
 @jit

@@ -19,7 +19,8 @@ from meanfield_pde.studies import order_runs as runs
 
 CELLS = {1: (64, 128, 256, 512), 2: (44, 88, 176), 3: (16, 24, 32)}
 COUPLED_CELLS = (32, 64, 128, 256)  # Sinkhorn attention solves for a coupling of all pairs of cells at every stage
-GRADIENT_CELLS = (48, 96, 192, 384)  # on a line; beyond them the gradient of a smooth problem meets rounding
+# beyond those on a line the gradient of a smooth problem meets rounding
+GRADIENT_CELLS = {1: (48, 96, 192, 384), 2: (16, 24, 36), 3: (8, 12, 16)}
 HEAD_SCHEMES = {"scharfetter-gummel-1": 1, "scharfetter-gummel-2": 2}  # name -> order in ds
 MOST_BELOW = 0.15  # a fitted order this far below the declared one is still that order
 MOST_BELOW_CLIPPING = 0.25  # minmod clips extrema
@@ -163,7 +164,7 @@ def grid_box(problem: Problem) -> Tokens | Heads:
 
 def _cells(problem: Problem, cells: Sequence[int] | None, doubling: bool) -> tuple[int, ...]:
     box = grid_box(problem)
-    usual = GRADIENT_CELLS if problem.kind == "training" and len(box.cells) == 1 else CELLS[len(box.cells)]
+    usual = (GRADIENT_CELLS if problem.kind == "training" else CELLS)[len(box.cells)]
     if problem.attention == "sinkhorn" and len(box.cells) == 1:
         usual = COUPLED_CELLS
     if doubling:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meanfield_pde.config import from_toml, set_keys, to_toml
@@ -74,6 +74,7 @@ def read(text: str, *overrides: str) -> Plan:
     return from_toml(text, Plan, "plan.toml", overrides, {"mask": "masks are not covered yet"})
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 def test_floats_come_back_bit_for_bit(values: list[float]) -> None:
     plan = Plan(step=Step(3, values[0], (tuple(values), tuple(values))))
@@ -84,6 +85,7 @@ def test_floats_come_back_bit_for_bit(values: list[float]) -> None:
     assert struct.pack("d", back.beta) == struct.pack("d", values[0])
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
 def test_strings_come_back_whatever_they_hold(text: str) -> None:
     plan = Plan(title=f"x{text}", note="[\n 1.0,\n]" + text)

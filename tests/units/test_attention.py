@@ -388,3 +388,16 @@ def test_a_table_is_refused_in_the_plane() -> None:
     heads = head_matrices("scalar", np.array([[1.0, 1.0]]), 2)
     with pytest.raises(MeanFieldError, match="direct field"):
         TabulatedField.assemble(SoftmaxTable.build(y, h, 1.0, 24), heads, np.ones(1), (Target(np.zeros((3, 2)), 0),))
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6])
+def test_mass_far_from_the_corner_that_bounds_its_scores(size: float) -> None:
+    """On the diagonal of a square both scores are 0 at a key that would reach 2 size at its far corner."""
+    points, weights = np.array([[-1.0, 1.0], [1.0, -1.0], [0.5, -0.5]]), np.array([0.25, 0.75, 0.5])
+    means, log_z = SoftmaxSums(points, weights, np.zeros(2)).means(np.array([[size, size], [size, 0.0]]))
+    assert means[0] == pytest.approx(weights @ points / weights.sum(), rel=1e-14)
+    assert log_z[0] == pytest.approx(np.log(1.5), rel=1e-14)
+    assert means[1] == pytest.approx([1.0, -1.0], rel=1e-12)
+    cube = np.concatenate([points, points[:, :1]], axis=1)
+    means, log_z = SoftmaxSums(cube, weights, np.zeros(3)).means(np.array([[size, 2 * size, size]]))
+    assert means[0] == pytest.approx(weights @ cube / weights.sum(), rel=1e-14)

@@ -1,7 +1,7 @@
 """Softmax means of weighted points by direct summation, each key once, and the exact transposes.
 
-m(z) = sum_j w_j y_j e^{z·y_j} / sum_j w_j e^{z·y_j}, shifted by a bound of the scores of points of positive weight (their
-maximum where that underflows), with the box filter of cells of width h_k removed per axis
+m(z) = sum_j w_j y_j e^{z·y_j} / sum_j w_j e^{z·y_j}, shifted by a bound of the scores of points of positive weight (by
+their maximum where that underflows), with the box filter of cells of width h_k removed per axis
 (m_k -= d/dz_k log sinhc(z_k h_k / 2)).
 Shapes: keys (K, d), y (n, d), w (n,) >= 0, widths (d,), means (K, d), log_z (K,).
 """

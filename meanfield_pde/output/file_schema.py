@@ -21,7 +21,7 @@ from meanfield_pde.training.state import TrainingState
 
 SCHEMA = 1
 # raised when a change alters results; a new package version alone does not
-NUMERICS = 1
+NUMERICS = 2
 # what h5py and our own readers may meet in a file with scrambled bytes
 DAMAGE = (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError)
 

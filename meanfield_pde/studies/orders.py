@@ -18,6 +18,7 @@ from meanfield_pde.problem import Heads, Problem, Tokens, given
 from meanfield_pde.studies import order_runs as runs
 
 CELLS = {1: (64, 128, 256, 512), 2: (44, 88, 176), 3: (16, 24, 32)}
+CARRIED_CELLS = (24, 48, 96)  # a prescribed velocity in the plane: a turn of it takes many steps
 COUPLED_CELLS = (32, 64, 128, 256)  # Sinkhorn attention solves for a coupling of all pairs of cells at every stage
 # beyond those on a line the gradient of a smooth problem meets rounding
 GRADIENT_CELLS = {1: (48, 96, 192, 384), 2: (16, 24, 36), 3: (8, 12, 16)}
@@ -167,6 +168,8 @@ def _cells(problem: Problem, cells: Sequence[int] | None, doubling: bool) -> tup
     usual = (GRADIENT_CELLS if problem.kind == "training" else CELLS)[len(box.cells)]
     if problem.attention == "sinkhorn" and len(box.cells) == 1:
         usual = COUPLED_CELLS
+    if problem.attention is None and len(box.cells) == 2 and problem.tokens is not None:
+        usual = CARRIED_CELLS
     if doubling:
         # as many differences as there would be errors
         usual = (*usual, 2 * usual[-1])

@@ -19,6 +19,7 @@ TABLE = {1: 1e-11, 2: 1e-9, 3: 1e-7}  # tolerance of the softmax table by dimens
 SEVERAL = 4  # the order of any scheme in more than one dimension
 STEPPER = "ssprk3"
 TIME_ORDER = 3
+SPLITTING_ORDER = {"strang": 2, "lie": 1}
 
 
 class Law(NamedTuple):
@@ -37,13 +38,14 @@ def scaled(cells: tuple[int, ...], n: int) -> tuple[int, ...]:
 def refined_depth(problem: Problem, name: str, n: int, coarsest: int, courant: float) -> Problem:
     """The problem with n token cells, a scheme and a depth step whose error falls at least as fast as that in h.
 
-    Formula: Courant number ∝ h^{max(0, r/3 − 1)} for a scheme of order r, at most 4 in more than one dimension, so that
-    dt³ ∝ h^r or smaller.
+    Formula: Courant number ∝ h^{max(0, r/q − 1)} for a scheme of order r, at most 4 in more than one dimension, and
+    steps of order q, 3 or with token noise that of its splitting, so that dt^q ∝ h^r or smaller.
     """
     assert problem.tokens is not None
     assert problem.depth is not None
     order = scheme(name).order if len(problem.tokens.cells) == 1 else min(scheme(name).order, SEVERAL)
-    power = max(0.0, order / TIME_ORDER - 1.0)
+    steps = TIME_ORDER if problem.tokens.noise == 0.0 else SPLITTING_ORDER[problem.depth.splitting]
+    power = max(0.0, order / steps - 1.0)
     cfl = min(problem.depth.cfl, courant) * (coarsest / n) ** power
     return replace(
         problem,

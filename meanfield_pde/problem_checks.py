@@ -79,7 +79,9 @@ def one_of(value: object, choices: Collection[str], where: str) -> None:
 
 def vector(values: object, where: str, length: int) -> None:
     """Refuse what is not a tuple of ``length`` finite numbers."""
-    if not isinstance(values, tuple) or len(values) != length:
+    if not isinstance(values, tuple):
+        raise MeanFieldError(f"{where} = {values!r} must be a tuple of {length} numbers")
+    if len(values) != length:
         raise MeanFieldError(f"{where} = {values!r} must have {length} entries")
     for k, value in enumerate(values):
         number(value, f"{where}[{k}]")
@@ -178,6 +180,8 @@ def check_heads(heads: Heads, kind: str, tokens: Tokens | None) -> None:
         circle = tokens is not None and any(tokens.periodic)
         names = axes_of(str(heads.family), 2 if circle else len(tokens.cells) if tokens is not None else 1)
     axes = None if names is None else len(names)
+    if not isinstance(heads.points, tuple):
+        raise MeanFieldError(f"heads.points is a {type(heads.points).__name__}: give a tuple of tuples of numbers")
     if heads.points:
         if kind != "tokens":
             raise MeanFieldError(f"heads.points is for kind = 'tokens'; kind = '{kind}' needs a box and heads.initial")

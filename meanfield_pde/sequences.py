@@ -16,6 +16,7 @@ from meanfield_pde.laws import Vector, cell_averages, normalised
 from meanfield_pde.problem import Objective, Problem, Sequence, SequenceFile
 from meanfield_pde.problem_checks import ROLES, one_of
 from meanfield_pde.problem_objective import UNTARGETED, Target, check_sequences, check_target
+from meanfield_pde.problem_queries import check_queries
 from meanfield_pde.sample_files import finite_table, read_arrays
 
 
@@ -51,8 +52,13 @@ def sequence_batch(
     if role is not None:
         one_of(role, ROLES, "role")
     given = problem.sequences if entries is None else entries
+    for k, entry in enumerate(given):
+        if not isinstance(entry, Sequence | SequenceFile):
+            raise MeanFieldError(f"sequences[{k}] = {entry!r} is no sequence: give Sequence(law) or SequenceFile(file)")
     shallow = problem.kind == "shallow"
     check_sequences(given, problem.objective, grid.dim, entries is None, shallow)
+    if problem.tokens is not None and not shallow:
+        check_queries(given, problem.objective, problem.tokens, problem.attention, with_targets=entries is None)
     parts = []
     for k, entry in enumerate(given):
         if isinstance(entry, SequenceFile):

@@ -90,5 +90,8 @@ def _watched(end: float | None, folder: Path, quiet: bool, go: Callable[[Progres
             return go(each)
     except KeyboardInterrupt:
         saved = any(folder.glob("checkpoints/step-*.h5"))
-        say(f"{'state saved: ' if saved else ''}go on with `meanfield-pde resume {folder}`")
+        if end is None:
+            say(f"tokens alone have no state to save: remove {folder}, or run into another folder, to start again")
+        else:
+            say(f"{'state saved: ' if saved else ''}go on with `meanfield-pde resume {folder}`")
         raise Interrupted from None

@@ -11,11 +11,13 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.mu_continuity import Stage, Transport, courant_rate, evaluate, opening, step
 from meanfield_pde.equations.p_transport import dual_of, step_transpose
-from meanfield_pde.errors import MeanFieldError, NotFiniteError
+from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
 from meanfield_pde.model.field import AssembledField
 
 # a layer is redone with smaller steps when V grew so much in it that the Courant number went beyond this
 OVERSHOOT = 1.1
+# steps of a layer; one takes a tenth of a millisecond at least
+MOST_STEPS = 10**6
 # stages whose share in the gradient is taken at once: a fixed number, so that no budget changes a bit
 GATHER = 64
 # or as many as hold so many bytes of moments
@@ -66,7 +68,7 @@ def forward(
 
     Each layer takes an integer number of equal steps, from the Courant number at its start; ``keep`` stores the stages.
     ``sequence`` is the number of the first law, for messages.
-    Raises: NotFiniteError naming layer, depth, sequence and cell.
+    Raises: NotFiniteError naming layer, depth, sequence and cell; NotConvergedError where V runs away.
     """
     check_laws(u, float(edges[0]), sequence)
     nodes = np.empty((len(edges), *u.shape))
@@ -86,6 +88,11 @@ def forward(
             fastest = max(fastest, transport.drift_rate(begin, end_depth))
         count = max(1, ceil(float(length) * fastest / transport.cfl - slack))
         while True:
+            if count > MOST_STEPS:
+                raise NotConvergedError(
+                    f"layer {layer} (depth {begin:g} to {end_depth:g}) needs {count:.1e} steps, more than "
+                    f"{MOST_STEPS:.0e}: V grows without bound in it; take a shorter depth.T or smaller boxes"
+                )
             path, end, used, faces = _layer(
                 transport,
                 field,

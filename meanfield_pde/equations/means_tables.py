@@ -70,8 +70,8 @@ class MeansTables:
         if size == self.sizes[-1] and not error <= HOPELESS:
             raise NotConvergedError(
                 f"the softmax table errs by {error:.1e} at its largest size of {size} nodes an axis for "
-                f"keys up to |A x| = {max(reach):.3g}: make the box of the heads or of the tokens "
-                "smaller, or the laws smoother"
+                f"keys up to |A x| = {max(reach):.3g}: take more tokens.cells if the law is narrow for "
+                "them, else make the box of the heads smaller or the laws smoother"
             )
         return size == self.sizes[-1]
 

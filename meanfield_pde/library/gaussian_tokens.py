@@ -37,7 +37,7 @@ def exact(problem: Problem) -> Exact:
     Source: docs/mathematics.md 5.1, A1 and A2, and with noise.
     """
     require(problem.kind == "tokens", problem, f"kind = '{problem.kind}'", "kind = 'tokens'")
-    require(problem.attention == "softmax", problem, "there is no attention", "attention = 'softmax'")
+    require(problem.attention == "softmax", problem, f"attention = {problem.attention!r}", "attention = 'softmax'")
     assert problem.tokens is not None
     assert problem.heads is not None
     assert problem.depth is not None

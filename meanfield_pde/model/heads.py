@@ -119,14 +119,19 @@ def _distinct(scores: FloatArray, values: FloatArray) -> HeadMatrices:
 
 
 def _from_function(family: HeadFunction, theta: FloatArray, dim: int) -> HeadMatrices:
-    scores, values = (np.asarray(m, dtype=float) for m in family(theta))
+    made = family(theta.copy())
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise MeanFieldError(f"the head function gives a {type(made).__name__}; it must give the pair (A, W)")
     wanted = (len(theta), dim, dim)
-    for name, given in (("A", scores), ("W", values)):
-        if given.shape != wanted:
+    found = []
+    for name, one in zip("AW", made, strict=True):
+        given = np.asarray(one)
+        if given.shape != wanted or given.dtype.kind not in "iuf":
             raise MeanFieldError(
-                f"the head function gives {name} of shape {given.shape}; for {len(theta)} heads and tokens in "
-                f"dimension {dim} it must be {wanted}"
+                f"the head function gives {name} of shape {given.shape} and type {given.dtype}; for {len(theta)} heads "
+                f"and tokens in dimension {dim} it must be {wanted}, of real numbers"
             )
         if not np.isfinite(given).all():
-            raise MeanFieldError(f"the head function gives a {name} that is not finite: check it on the head box")
-    return _distinct(scores, values)
+            raise MeanFieldError(f"{name} of the head function is not finite: check it on the head box")
+        found.append(given.astype(float))
+    return _distinct(*found)

@@ -50,6 +50,8 @@ ENERGY_RISE = 1e-10
 UNDERSHOOT = 1e-2
 COSTATE_DRIFT = 1e-9
 PEAK_MASS = 0.4
+# so few steps at so small a Courant number: the velocity is small, and what grows slowly is not seen by it
+FEW_STEPS, SLOW = 8, 0.1
 
 
 def token_columns(report: TokenReport) -> dict[str, float]:
@@ -129,7 +131,13 @@ def warnings_of(worst: Mapping[str, float | bool | None], dim: int = 1) -> tuple
     if beyond("table_error", TABLE_SLACK * TOLERANCE[dim]):
         out.append(
             f"the softmax table is accurate to {worst['table_error']:.1e} only: the laws are too rough for "
-            "its largest size; use smoother initial laws or a smaller box of heads"
+            "its largest size, or too narrow for their cells; use more cells, smoother laws or a smaller box of heads"
+        )
+    courant, steps = worst.get("courant"), worst.get("depth_steps")
+    if courant is not None and steps is not None and 0.0 < courant < SLOW and steps < FEW_STEPS:
+        out.append(
+            f"depth is crossed in {int(steps)} steps, since V is small: a slow growth of mu is not followed to the "
+            "accuracy of the scheme; take more depth.layers to see whether the numbers move"
         )
     if beyond("undershoot_mu", UNDERSHOOT):
         out.append(

@@ -175,7 +175,8 @@ def read_run(path: str | Path) -> Solution:
             return result
     found, _ = newest_checkpoint(path)
     if found is None:
-        raise FileError(f"{path} has no result and no checkpoint yet: go on with `resume {path}`")
+        how = "run it again into another folder" if problem.training is None else f"go on with `resume {path}`"
+        raise FileError(f"{path} has no result and no checkpoint yet: {how}")
     _, _, state, record = found
     end = "" if problem.training is None else f" of {problem.training.s_end:g}"
     outcome = f"not finished: s = {state.s:g}{end}; go on with `resume {path}`"

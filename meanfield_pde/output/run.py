@@ -34,7 +34,8 @@ def run(problem: Problem, folder: Path, *, threads: int | None = None, progress:
     """
     folder = Path(folder)
     if (folder / PROBLEM).exists():
-        raise FileError(f"{folder} already holds a run: go on with `resume {folder}`, or give another folder")
+        how = "" if problem.training is None else f"go on with `resume {folder}`, or "
+        raise FileError(f"{folder} already holds a run: {how}give another folder")
     problem = absolute_paths(problem)
     text = dump_problem(problem)
     made = [path for path in (folder / CHECKPOINTS, folder, *folder.parents) if not path.exists()]

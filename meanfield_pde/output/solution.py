@@ -107,7 +107,7 @@ class Solution:
 
     def predict(
         self,
-        sequences: Iterable[Sequence | SequenceFile] | None = None,
+        sequences: Iterable[Sequence | SequenceFile] | Sequence | SequenceFile | None = None,
         role: str | None = None,
         threads: int | None = None,
     ) -> Prediction:
@@ -118,6 +118,8 @@ class Solution:
         grid = self.token_grid
         if grid is None or self.problem.depth is None:
             raise MeanFieldError(f"a problem of kind '{self.problem.kind}' carries no tokens to predict on")
+        if isinstance(sequences, Sequence | SequenceFile):
+            sequences = (sequences,)
         batch = sequence_batch(self.problem, grid, role, None if sequences is None else tuple(sequences))
         if not len(batch.mu):
             raise MeanFieldError(

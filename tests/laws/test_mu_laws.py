@@ -17,7 +17,7 @@ from meanfield_pde.equations.grid_tokens import GridTokens
 from meanfield_pde.equations.mu_continuity import Transport, face_velocity
 from meanfield_pde.equations.runge_kutta import STEPPERS, stepper
 from meanfield_pde.equations.schemes import SCHEMES, scheme
-from meanfield_pde.errors import MeanFieldError, NotFiniteError
+from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
 from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
 from meanfield_pde.model.attention import Attention
@@ -501,3 +501,11 @@ def test_a_velocity_that_turns_bad_on_the_way_is_an_error_and_no_endless_loop() 
         field = Prescribed((np.ones(24),), lambda m, bad=bad: np.where(m.max(axis=1) < 0.5, bad, 1.0))
         with pytest.raises(NotFiniteError, match="layer 0"):
             run(transport(grid, "linear3"), field, u, 1.0)
+
+
+def test_a_velocity_that_runs_away_is_refused_before_its_steps_are_taken() -> None:
+    grid = GRIDS["wall"]
+    way = transport(grid, "upwind1")
+    fast = Prescribed((np.full(grid.face_shape(0), 1e6),))
+    with pytest.raises(NotConvergedError, match=r"layer 0 .* needs [2-4].\de\+07 steps, more than 1e\+06"):
+        run(way, fast, normalised(grid, np.ones((1, 24))), 1.0)

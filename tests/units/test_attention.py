@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -401,3 +403,29 @@ def test_mass_far_from_the_corner_that_bounds_its_scores(size: float) -> None:
     cube = np.concatenate([points, points[:, :1]], axis=1)
     means, log_z = SoftmaxSums(cube, weights, np.zeros(3)).means(np.array([[size, 2 * size, size]]))
     assert means[0] == pytest.approx(weights @ cube / weights.sum(), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda theta: None, "gives a NoneType; it must give the pair"),
+        (lambda theta: (np.zeros((2, 3, 3)), np.zeros((2, 2, 2))), r"A of shape \(2, 3, 3\) .* must be \(2, 2, 2\)"),
+        (lambda theta: (np.zeros((2, 2, 2)), 1j * np.zeros((2, 2, 2))), "W of shape .* complex128.* of real numbers"),
+        (lambda theta: (np.full((2, 2, 2), np.nan), np.zeros((2, 2, 2))), "A of the head function is not finite"),
+    ],
+)
+def test_head_functions_that_do_not_fit_are_refused(function: Any, message: str) -> None:
+    with pytest.raises(MeanFieldError, match=message):
+        head_matrices(function, np.ones((2, 2)), 2)
+
+
+def test_a_head_function_may_alter_its_argument() -> None:
+    theta = np.ones((2, 2))
+    theta.setflags(write=False)
+
+    def doubled(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        points *= 2.0
+        return points[:, 0, None, None] * np.eye(2), points[:, 1, None, None] * np.eye(2)
+
+    heads = head_matrices(doubled, theta, 2)
+    assert np.array_equal(heads.scores, 2.0 * np.eye(2)[None])

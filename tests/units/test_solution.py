@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,3 +144,36 @@ def test_a_head_law_over_the_memory_budget_is_refused_before_it_is_made() -> Non
 def test_particles_need_one_row_each() -> None:
     with pytest.raises(MeanFieldError, match=r"give \(n, d\)"):
         Measure.particles(np.array([0.1, 0.2, 0.3]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "queries", "message"),
+    [
+        ({"attention": "l2"}, ((0.1,),), "queries are carried by 'softmax' alone"),
+        ({}, ((40.0,),), r"sequences\[0\].queries\[0\] = \(40.0,\) is outside the box"),
+        ({"tokens": Tokens((-4.0,), (5.0,), (64,), noise=0.1)}, ((0.1,),), "has no noise of its own"),
+    ],
+)
+def test_queries_of_new_sequences_are_checked_like_those_of_the_problem(
+    changes: dict[str, Any], queries: tuple[tuple[float, ...], ...], message: str
+) -> None:
+    law = Gaussian((0.0,), ((0.3,),))
+    solution = solve(tokens_problem(((-0.5, 0.8),), **changes))
+    carried = solution.predict(Sequence(law)).mu
+    assert carried.shape[0] == 1
+    with pytest.raises(MeanFieldError, match=message):
+        solution.predict([Sequence(law, queries=queries)])
+    with pytest.raises(MeanFieldError, match=r"sequences\[0\] = .* is no sequence"):
+        solution.predict([law])  # type: ignore[list-item]
+
+
+def test_a_depth_crossed_in_a_few_steps_since_little_moves_is_warned_of() -> None:
+    """The growth of a small mode on the circle is 3 % off in one step, and V is too small to say so."""
+    problem, _ = library.get("circle_modes")
+    assert problem.tokens is not None
+    assert problem.depth is not None
+    still = replace(problem.tokens, drift=Drift())
+    one = replace(problem, tokens=still, depth=replace(problem.depth, layers=1))
+    with pytest.warns(UserWarning, match="depth is crossed in 1 steps, since V is small"):
+        solve(one)
+    assert not solve(replace(one, depth=replace(problem.depth, layers=32))).warnings

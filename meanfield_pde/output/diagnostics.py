@@ -50,8 +50,8 @@ ENERGY_RISE = 1e-10
 UNDERSHOOT = 1e-2
 COSTATE_DRIFT = 1e-9
 PEAK_MASS = 0.4
-# so few steps at so small a Courant number: the velocity is small, and what grows slowly is not seen by it
-FEW_STEPS, SLOW = 8, 0.1
+# so long a step at so small a Courant number: the velocity is small, and what grows slowly is not seen by it
+LONG, SLOW = 0.25, 0.1
 
 
 def token_columns(report: TokenReport) -> dict[str, float]:
@@ -133,10 +133,10 @@ def warnings_of(worst: Mapping[str, float | bool | None], dim: int = 1) -> tuple
             f"the softmax table is accurate to {worst['table_error']:.1e} only: the laws are too rough for "
             "its largest size, or too narrow for their cells; use more cells, smoother laws or a smaller box of heads"
         )
-    courant, steps = worst.get("courant"), worst.get("depth_steps")
-    if courant is not None and steps is not None and 0.0 < courant < SLOW and steps < FEW_STEPS:
+    courant, length = worst.get("courant"), worst.get("depth_step")
+    if courant is not None and length is not None and 0.0 < courant < SLOW and length > LONG:
         out.append(
-            f"depth is crossed in {int(steps)} steps, since V is small: a slow growth of mu is not followed to the "
+            f"depth is crossed in steps of {length:g}, since V is small: a slow growth of mu is not followed to the "
             "accuracy of the scheme; take more depth.layers to see whether the numbers move"
         )
     if beyond("undershoot_mu", UNDERSHOOT):

@@ -92,6 +92,9 @@ class Solution:
     def warnings(self) -> tuple[str, ...]:
         """What to know before trusting the numbers."""
         worst = self.certificates
+        steps, depth = worst.get("depth_steps"), self.problem.depth
+        if steps and depth is not None:
+            worst["depth_step"] = depth.T / steps
         if self.problem.kind == "fokker-planck":
             # its walls are part of the problem
             worst["wall_mass_rho"] = None

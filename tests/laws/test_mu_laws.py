@@ -507,5 +507,5 @@ def test_a_velocity_that_runs_away_is_refused_before_its_steps_are_taken() -> No
     grid = GRIDS["wall"]
     way = transport(grid, "upwind1")
     fast = Prescribed((np.full(grid.face_shape(0), 1e6),))
-    with pytest.raises(NotConvergedError, match=r"layer 0 .* needs [2-4].\de\+07 steps, more than 1e\+06"):
+    with pytest.raises(NotConvergedError, match=r"layer 0 .* needs 9.6e\+06 steps, more than 1e\+06"):
         run(way, fast, normalised(grid, np.ones((1, 24))), 1.0)

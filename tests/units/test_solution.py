@@ -174,6 +174,6 @@ def test_a_depth_crossed_in_a_few_steps_since_little_moves_is_warned_of() -> Non
     assert problem.depth is not None
     still = replace(problem.tokens, drift=Drift())
     one = replace(problem, tokens=still, depth=replace(problem.depth, layers=1))
-    with pytest.warns(UserWarning, match="depth is crossed in 1 steps, since V is small"):
+    with pytest.warns(UserWarning, match="depth is crossed in steps of 2, since V is small"):
         solve(one)
     assert not solve(replace(one, depth=replace(problem.depth, layers=32))).warnings

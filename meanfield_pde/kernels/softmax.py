@@ -21,7 +21,7 @@ _LN2 = 0.6931471805599453
 _MAGIC = 6755399441055744.0
 _SMALLEST = -708.0
 # points at a time in several dimensions
-BLOCK = 512
+BLOCK = 1024
 
 
 @jit

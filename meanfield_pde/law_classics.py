@@ -93,20 +93,23 @@ def jiang_shu_integral(x: FloatArray) -> FloatArray:
     bell = 0.5 * sqrt(np.pi) / root
     out = np.zeros(len(x))
 
-    def add(low: float, high: float, primitive: Callable[[float], float], share: float) -> None:
+    def add(low: float, high: float, primitive: Callable[[float], float], centre: float, share: float) -> None:
         inside = np.clip(x, low, high)
-        out[:] += share * np.array([primitive(v) - primitive(low) for v in inside.tolist()])
+        out[:] += share * np.array([primitive(v - centre) - primitive(low - centre) for v in inside.tolist()])
+
+    def bump(v: float) -> float:
+        return bell * erf(root * v)
 
     def ellipse(v: float) -> float:
-        v = min(max(v, -1.0), 1.0)
+        v = min(max(alpha * v, -1.0), 1.0)
         return 0.5 * (v * sqrt(1.0 - v * v) + float(np.arcsin(v))) / alpha
 
     for shift, share in ((-delta, 1.0 / 6.0), (delta, 1.0 / 6.0), (0.0, 4.0 / 6.0)):
-        add(-0.8, -0.6, lambda v, c=z + shift: bell * erf(root * (v - c)), share)  # type: ignore[misc]
-        add(0.4, 0.6, lambda v, c=a + shift: ellipse(alpha * (v - c)), share)  # type: ignore[misc]
-    add(-0.4, -0.2, lambda v: v, 1.0)
-    add(0.0, 0.1, lambda v: v + 5.0 * (v - 0.1) ** 2, 1.0)
-    add(0.1, 0.2, lambda v: v - 5.0 * (v - 0.1) ** 2, 1.0)
+        add(-0.8, -0.6, bump, z + shift, share)
+        add(0.4, 0.6, ellipse, a + shift, share)
+    add(-0.4, -0.2, lambda v: v, 0.0, 1.0)
+    add(0.0, 0.1, lambda v: v + 5.0 * v * v, 0.1, 1.0)
+    add(0.1, 0.2, lambda v: v - 5.0 * v * v, 0.1, 1.0)
     return out
 
 

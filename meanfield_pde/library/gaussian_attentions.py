@@ -14,11 +14,10 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.law_cells import gaussian_masses
-from meanfield_pde.laws import Gaussian
 from meanfield_pde.library.exact import Exact, require, token_moments
-from meanfield_pde.library.gaussian_tokens import gaussian_leak
+from meanfield_pde.library.gaussian_tokens import gaussian_entries, gaussian_leak
 from meanfield_pde.library.parameters import Parameter, at, vector, widened
-from meanfield_pde.problem import Heads, Problem, Sequence
+from meanfield_pde.problem import Heads, Problem
 
 HEAD: dict[str, Parameter] = {"w": at("heads.points.0.0"), "a": at("heads.points.0.1")}
 LINE: dict[str, Parameter] = {
@@ -137,17 +136,12 @@ def axis_laws(problem: Problem) -> list[list[tuple[float, float]]]:
     Raises: MeanFieldError unless all are Gaussian with independent axes.
     """
     out = []
-    for k, entry in enumerate(problem.sequences):
-        single = isinstance(entry, Sequence) and isinstance(entry.initial, Gaussian)
-        require(single, problem, f"sequences[{k}] is not a gaussian law", "gaussian sequences")
-        assert isinstance(entry, Sequence)
-        assert isinstance(entry.initial, Gaussian)
-        covariance = np.array(entry.initial.covariance)
+    for k, role, law in gaussian_entries(problem):
+        covariance = np.array(law.covariance)
         tied = bool((covariance != np.diag(np.diag(covariance))).any())
         require(not tied, problem, f"sequences[{k}] has correlated axes", "independent ones")
-        if entry.role == "train":
-            out.append(list(zip(entry.initial.mean, np.diag(covariance).tolist(), strict=True)))
-    require(bool(out), problem, "no sequence has role 'train'", "one that has")
+        if role == "train":
+            out.append(list(zip(law.mean, np.diag(covariance).tolist(), strict=True)))
     return out
 
 

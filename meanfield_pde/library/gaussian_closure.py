@@ -122,11 +122,17 @@ def unpacked(y: FloatArray) -> tuple[FloatArray, FloatArray]:
 @lru_cache(maxsize=256)
 def _state(closure: GaussianClosure, s: float) -> tuple[FloatArray, FloatArray]:
     C_ww, C_wa, C_aa = closure.C0
-    y = np.tile([*closure.eta0, C_ww, C_wa, C_aa], closure.groups)
+    return at_time(closure.rate, np.tile([*closure.eta0, C_ww, C_wa, C_aa], closure.groups), closure.weight_decay, s)
+
+
+def at_time(
+    rate: Callable[[FloatArray], FloatArray], y: FloatArray, weight_decay: float, s: float
+) -> tuple[FloatArray, FloatArray]:
+    """η (groups, 2) and C (groups, 2, 2) at training time s, ∞ too, from the packed start y; not to be written to."""
     if s == np.inf:
-        y = at_rest(closure.rate, y, closure.weight_decay)
+        y = at_rest(rate, y, weight_decay)
     elif s > 0.0:
-        y = integrated(closure.rate, y, s)
+        y = integrated(rate, y, s)
     eta, C = unpacked(y)
     eta.setflags(write=False)
     C.setflags(write=False)

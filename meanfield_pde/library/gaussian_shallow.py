@@ -12,7 +12,7 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Gaussian, head_samples
 from meanfield_pde.library.exact import Exact, require
-from meanfield_pde.library.gaussian_closure import J, at_rest, integrated, packed, unpacked
+from meanfield_pde.library.gaussian_closure import J, at_time, packed, unpacked
 from meanfield_pde.library.gaussian_tokens import gaussian_sequences
 from meanfield_pde.library.parameters import Interval, Parameter, at, vector, widened
 from meanfield_pde.problem import Problem, Sequence, Shallow
@@ -83,14 +83,7 @@ class ShallowClosure:
 
 @lru_cache(maxsize=256)
 def _state(closure: ShallowClosure, s: float) -> tuple[FloatArray, FloatArray]:
-    y = np.array([*closure.eta0, *closure.C0])
-    if s == np.inf:
-        y = at_rest(closure.rate, y, closure.weight_decay)
-    elif s > 0.0:
-        y = integrated(closure.rate, y, s)
-    eta, C = unpacked(y)
-    eta.setflags(write=False)
-    C.setflags(write=False)
+    eta, C = at_time(closure.rate, np.array([*closure.eta0, *closure.C0]), closure.weight_decay, s)
     return eta[0], C[0]
 
 

@@ -15,11 +15,11 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.law_cells import gaussian_masses
-from meanfield_pde.laws import Gaussian
 from meanfield_pde.library.exact import Exact, require
+from meanfield_pde.library.gaussian_tokens import gaussian_entries
 from meanfield_pde.library.parameters import Parameter, at, vector, widened
 from meanfield_pde.model.heads import head_matrices
-from meanfield_pde.problem import Problem, Sequence
+from meanfield_pde.problem import Problem
 
 RTOL, ATOL = 1e-13, 1e-15
 # a variance beyond this is taken for a blow-up
@@ -96,15 +96,20 @@ def fitted(problem: Problem, given: Collection[str]) -> Problem:
 
 def _sequences(problem: Problem, dim: int) -> list[tuple[FloatArray, FloatArray]]:
     out = []
-    for k, entry in enumerate(problem.sequences):
-        single = isinstance(entry, Sequence) and isinstance(entry.initial, Gaussian) and len(entry.initial.mean) == dim
-        require(single, problem, f"sequences[{k}] is not a gaussian law in {dim} dimensions", "gaussian sequences")
-        assert isinstance(entry, Sequence)
-        assert isinstance(entry.initial, Gaussian)
-        if entry.role == "train":
-            out.append((np.array(entry.initial.mean), np.array(entry.initial.covariance)))
-    require(bool(out), problem, "no sequence has role 'train'", "one that has")
+    for k, role, law in gaussian_entries(problem):
+        require(len(law.mean) == dim, problem, f"sequences[{k}] is not a law in {dim} dimensions", "gaussian sequences")
+        if role == "train":
+            out.append((np.array(law.mean), np.array(law.covariance)))
     return out
+
+
+class _Far:
+    """The event that ends an integration: an entry of the state beyond `LARGEST`."""
+
+    terminal = True
+
+    def __call__(self, _: float, state: FloatArray) -> float:
+        return float(np.abs(state).max()) - LARGEST
 
 
 def _flow(
@@ -133,9 +138,7 @@ def _flow(
 
         state = np.concatenate([m0, s0.ravel()])
         if t > 0.0:
-            far = lambda _, y: float(np.abs(y).max()) - LARGEST  # noqa: E731
-            far.terminal = True  # type: ignore[attr-defined]
-            found = solve_ivp(rate, (0.0, t), state, method="DOP853", rtol=RTOL, atol=ATOL, events=far)
+            found = solve_ivp(rate, (0.0, t), state, method="DOP853", rtol=RTOL, atol=ATOL, events=_Far())
             if found.status != 0:
                 raise MeanFieldError(
                     f"the covariance of the tokens blows up at depth {found.t[-1]:g}, before {t:g}: "

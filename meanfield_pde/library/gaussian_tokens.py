@@ -65,25 +65,37 @@ def exact(problem: Problem) -> Exact:
 
 def fitted(problem: Problem, given: Collection[str]) -> Problem:
     """The problem with a token box that holds its laws at every depth."""
+    return fitted_on_a_line(problem, given, exact(problem), 6.5)
+
+
+def fitted_on_a_line(problem: Problem, given: Collection[str], known: Exact, least: float) -> Problem:
+    """The problem with a token box that holds ``least`` deviations of its laws on a line at every depth."""
     assert problem.depth is not None
-    known = exact(problem)
     depths = [known.observables(t) for t in np.linspace(0.0, problem.depth.T, 9).tolist()]
-    laws = [(at_t[f"mean_b{b}"], sqrt(at_t[f"variance_b{b}"]), 6.5) for at_t in depths for b in range(len(at_t) // 2)]
+    laws = [(at_t[f"mean_b{b}"], sqrt(at_t[f"variance_b{b}"]), least) for at_t in depths for b in range(len(at_t) // 2)]
     return widened(problem, "tokens", "", given, [laws])
 
 
 def gaussian_sequences(problem: Problem) -> list[tuple[float, float]]:
     """Mean and variance of each training sequence. Raises: MeanFieldError unless all are Gaussian in one dimension."""
     out = []
+    for k, role, law in gaussian_entries(problem):
+        require(len(law.mean) == 1, problem, f"sequences[{k}] has several dimensions", "tokens on a line")
+        if role == "train":
+            out.append((float(law.mean[0]), float(law.covariance[0][0])))
+    return out
+
+
+def gaussian_entries(problem: Problem) -> list[tuple[int, str, Gaussian]]:
+    """Place, role and law of each sequence. Raises: MeanFieldError unless all are Gaussian and one has to train."""
+    out = []
     for k, entry in enumerate(problem.sequences):
         single = isinstance(entry, Sequence) and isinstance(entry.initial, Gaussian)
         require(single, problem, f"sequences[{k}] is not a gaussian law", "gaussian sequences")
         assert isinstance(entry, Sequence)
         assert isinstance(entry.initial, Gaussian)
-        require(len(entry.initial.mean) == 1, problem, f"sequences[{k}] has several dimensions", "tokens on a line")
-        if entry.role == "train":
-            out.append((float(entry.initial.mean[0]), float(entry.initial.covariance[0][0])))
-    require(bool(out), problem, "no sequence has role 'train'", "one that has")
+        out.append((k, entry.role, entry.initial))
+    require(any(role == "train" for _, role, _ in out), problem, "no sequence has role 'train'", "one that has")
     return out
 
 

@@ -13,8 +13,8 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Atoms, Gaussian, Law, Mixture, Uniform, cell_averages
 from meanfield_pde.library.exact import Exact, require, token_moments
-from meanfield_pde.library.gaussian_tokens import gaussian_leak, head_moments
-from meanfield_pde.library.parameters import Parameter, at, widened
+from meanfield_pde.library.gaussian_tokens import fitted_on_a_line, gaussian_leak, head_moments
+from meanfield_pde.library.parameters import Parameter, at
 from meanfield_pde.problem import Feature, Problem, Sequence
 
 PARAMETERS: dict[str, Parameter] = {"w": at("heads.points.0.0"), "a": at("heads.points.0.1")}
@@ -131,13 +131,15 @@ def exact(problem: Problem) -> Exact:
         return Exact(observables, "docs/mathematics.md 5.1, A6", mu=mu)
     g, slope = _terminal(potential)
 
+    def pull(law: Law, scale: float) -> float:
+        return expected(law, lambda y: y * slope(scale * y))
+
     def p(t: float, grid: Grid) -> FloatArray:
         x, tau = grid.centers(0), end - t
         rows = []
         for law in at_depth(t):
             scale = float(flow_map(moments(problem, law)[1], kappa, tau)[0, 0])
-            pull = expected(law, lambda y, scale=scale: y * slope(scale * y))  # type: ignore[misc]
-            rows.append(g(scale * x) + kappa * tau * scale**3 * x * x * pull)
+            rows.append(g(scale * x) + kappa * tau * scale**3 * x * x * pull(law, scale))
         return np.stack(rows)
 
     return Exact(observables, "docs/mathematics.md 5.1, A6 and A7", mu=mu, p=p)
@@ -170,8 +172,4 @@ def _terminal(feature: Feature) -> tuple[Function, Function]:
 
 def fitted(problem: Problem, given: Collection[str]) -> Problem:
     """The problem with a token box that holds its laws at every depth, as wide as normal laws of their moments."""
-    assert problem.depth is not None
-    known = exact(problem)
-    depths = [known.observables(t) for t in np.linspace(0.0, problem.depth.T, 9).tolist()]
-    laws = [(at_t[f"mean_b{b}"], sqrt(at_t[f"variance_b{b}"]), 5.0) for at_t in depths for b in range(len(at_t) // 2)]
-    return widened(problem, "tokens", "", given, [laws])
+    return fitted_on_a_line(problem, given, exact(problem), 5.0)

@@ -11,7 +11,8 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Gaussian, Law, Mixture, Uniform
 from meanfield_pde.library.exact import Exact, require
-from meanfield_pde.library.parameters import Parameter, at, vector, widened
+from meanfield_pde.library.gaussian_tokens import fitted_on_a_line
+from meanfield_pde.library.parameters import Parameter, at, vector
 from meanfield_pde.problem import Problem, Sequence
 
 PARAMETERS: dict[str, Parameter] = {
@@ -81,11 +82,7 @@ def exact(problem: Problem) -> Exact:
 
 def fitted(problem: Problem, given: Collection[str]) -> Problem:
     """The problem with a token box that holds its laws at every depth."""
-    assert problem.depth is not None
-    known = exact(problem)
-    depths = [known.observables(t) for t in np.linspace(0.0, problem.depth.T, 9).tolist()]
-    laws = [(at_t[f"mean_b{b}"], at_t[f"variance_b{b}"] ** 0.5, 6.0) for at_t in depths for b in range(len(at_t) // 2)]
-    return widened(problem, "tokens", "", given, [laws])
+    return fitted_on_a_line(problem, given, exact(problem), 6.0)
 
 
 def _has_distribution(law: Law) -> bool:

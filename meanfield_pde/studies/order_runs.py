@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.grid_tokens import GridTokens
 from meanfield_pde.equations.schemes import scheme
+from meanfield_pde.equations.token_report import Sweep
 from meanfield_pde.grid import Grid
 from meanfield_pde.problem import Problem
 from meanfield_pde.training.assemble import assemble
@@ -56,22 +58,23 @@ def refined_depth(problem: Problem, name: str, n: int, coarsest: int, courant: f
 
 def token_law(problem: Problem, name: str, n: int, coarsest: int) -> Law:
     """Final token laws (B, *cells) under given heads."""
+    tokens, sweep = _swept(problem, name, n, coarsest)
+    grid = tokens.transport.grid
+    return Law(sweep.final, grid, np.full(grid.cells, grid.cell_volume))
+
+
+def _swept(problem: Problem, name: str, n: int, coarsest: int) -> tuple[GridTokens, Sweep]:
     ready = assemble(refined_depth(problem, name, n, coarsest, COURANT_LAW))
     assert ready.tokens is not None
     assert ready.fixed_heads is not None
-    assert ready.token_grid is not None
-    grid, tokens = ready.token_grid, replace(ready.tokens, tolerance=TABLE[ready.token_grid.dim])
-    return Law(tokens.forward(ready.fixed_heads).final, grid, np.full(grid.cells, grid.cell_volume))
+    tokens = replace(ready.tokens, tolerance=TABLE[ready.tokens.transport.grid.dim])
+    return tokens, tokens.forward(ready.fixed_heads)
 
 
 def costate(problem: Problem, name: str, n: int, coarsest: int) -> Law:
     """The reported costate at depth 0 under given heads, (B, *cells), weighted with the masses of the first laws."""
-    ready = assemble(refined_depth(problem, name, n, coarsest, COURANT_LAW))
-    assert ready.tokens is not None
-    assert ready.fixed_heads is not None
-    assert ready.token_grid is not None
-    grid, tokens = ready.token_grid, replace(ready.tokens, tolerance=TABLE[ready.token_grid.dim])
-    sweep = tokens.forward(ready.fixed_heads)
+    tokens, sweep = _swept(problem, name, n, coarsest)
+    grid = tokens.transport.grid
     found = tokens.backward(sweep, tokens.terminal(sweep.final)[1]).nodes[0]
     return Law(grid.refilter(found), grid, tokens.mu0 * grid.cell_volume)
 

@@ -78,7 +78,7 @@ def test_a_flow_with_a_stream_function_keeps_a_uniform_law() -> None:
     stream = np.zeros((PLANE.cells[0] + 1, PLANE.cells[1] + 1))
     stream[1:-1, 1:-1] = rng.normal(size=(PLANE.cells[0] - 1, PLANE.cells[1] - 1))
     one = np.ones((1, *PLANE.cells))
-    for flow in (of_stream(PLANE, stream), prescribed(PLANE, flow="deformation")[1](0.2)):  # type: ignore[misc]
+    for flow in (of_stream(PLANE, stream), prescribed(PLANE, flow="deformation")[1](0.2)):
         way = Transport(PLANE, scheme("weno5z"), stepper("ssprk3"), 0.5, False, flow)
         v = tuple(w[None] for w in flow)
         slope = rate(way, one, v, tuple(np.ones_like(w) for w in v), 0.1)[0]
@@ -95,7 +95,10 @@ def test_stages_are_evaluated_at_their_depths() -> None:
 def test_order_in_the_depth_step_of_a_velocity_that_changes(method: str, order: float) -> None:
     # for V(t) > 0 linear3 multiplies the first mode of a ring by exp of its symbol times ∫V: the rest is the stepper's
     n, h = RING.cells[0], RING.spacing[0]
-    moving = lambda t: (np.full(n, 0.3 + 0.25 * np.sin(5.0 * t)),)  # noqa: E731
+
+    def moving(t: float) -> tuple[np.ndarray, ...]:
+        return (np.full(n, 0.3 + 0.25 * np.sin(5.0 * t)),)
+
     way = Transport(RING, scheme("linear3"), stepper(method), 0.5, False, (np.zeros(n),), moving=moving)
     z = np.exp(1j * h)
     symbol = -(1.0 - 1.0 / z) * (-1.0 / 6.0 / z + 5.0 / 6.0 + z / 3.0) / h
@@ -114,7 +117,10 @@ def test_order_in_the_depth_step_of_a_velocity_that_changes(method: str, order: 
 
 def test_a_velocity_that_starts_at_rest_gets_steps_short_enough() -> None:
     n = RING.cells[0]
-    moving = lambda t: (np.full(n, 3.0 * np.sin(2.0 * np.pi * t)),)  # noqa: E731
+
+    def moving(t: float) -> tuple[np.ndarray, ...]:
+        return (np.full(n, 3.0 * np.sin(2.0 * np.pi * t)),)
+
     way = Transport(RING, scheme("upwind1"), stepper("ssprk3"), 0.5, False, (np.zeros(n),), moving=moving)
     u = 1.0 + 0.5 * np.sin(RING.centers(0))[None]
     path = forward(way, [PrescribedField((np.zeros(n),))], u, np.array([0.0, 1.0]), False)
@@ -137,7 +143,7 @@ def test_duality_bits_and_output_with_a_moving_velocity(name: str) -> None:
     scale = max(np.abs(q * s).sum() for q, s in zip(p, sigma.nodes, strict=True))
     assert max(products) - min(products) <= 1e-13 * scale
     # the velocity at depth 0 all the way gives another answer
-    frozen = replace(way, drift=moving(0.0), moving=None)  # type: ignore[misc]
+    frozen = replace(way, drift=moving(0.0), moving=None)
     assert np.abs(forward(frozen, [field], path.nodes[0], edges, False).nodes[-1] - path.nodes[-1]).max() > 1e-3
     again = replace_stages(path)
     np.testing.assert_array_equal(backward(way, [field], again, p_end).nodes, p)

@@ -162,7 +162,7 @@ def test_leak_and_noise_are_an_ornstein_uhlenbeck_process() -> None:
     leak, D, m0, s0 = 0.9, 0.2, 0.5, 0.4
     problem, _ = library.get("noisy_softmax", w=0.0, a=0.0, leak=leak, noise=D, m0=m0, s0=s0, cells=128, cfl=0.2)
     solution = solve(replace(problem, reference=None, heads=None, attention=None))
-    grid = problem.tokens.grid()  # type: ignore[union-attr]
+    grid = problem.tokens.grid()
     x, h = grid.centers(0), grid.spacing[0]
     for t, law in zip(solution.depth_t, solution.mu[:, 0], strict=True):
         mean = law @ x * h
@@ -201,8 +201,8 @@ def test_order_of_the_loop_with_attention_and_noise(splitting: str, order: float
         problem, exact = library.get("noisy_softmax", cells=n, cfl=0.8, noise_splitting=splitting, scheme="linear5")
         assert exact is not None
         solution = solve(problem)
-        grid = problem.tokens.grid()  # type: ignore[union-attr]
-        errors.append(float(grid.integral(np.abs(solution.mu[-1] - exact.mu(1.0, grid)))[0]))  # type: ignore[misc]
+        grid = problem.tokens.grid()
+        errors.append(float(grid.integral(np.abs(solution.mu[-1] - exact.mu(1.0, grid)))[0]))
     found = -np.polyfit(np.log(cells), np.log(errors), 1)[0]
     assert found >= order - 0.1
     assert splitting == "strang" or found <= 1.3

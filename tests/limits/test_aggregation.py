@@ -52,13 +52,13 @@ def collapsed(cells: int, c: float, T: float, scheme: str, positivity: bool) -> 
     """A run of the shipped problem about another middle, and its distance W1 to the exact law."""
     problem, _ = library.get("aggregation", cells=cells, T=T, scheme=scheme, positivity=positivity)
     law = Uniform((c - 1.0,), (c + 1.0,))
-    problem = replace(problem, sequences=(replace(problem.sequences[0], initial=law),))  # type: ignore[type-var]
+    problem = replace(problem, sequences=(replace(problem.sequences[0], initial=law),))
     if T > 1.0:
         with pytest.warns(UserWarning, match="concentrated below the grid scale"):
             solution = solve(problem)
     else:
         solution = solve(problem)
-    grid = problem.tokens.grid()  # type: ignore[union-attr]
+    grid = problem.tokens.grid()
     masses = solution.mu[-1, 0] * grid.spacing[0]
     if T > 1.0:
         return solution, float(masses @ np.abs(grid.centers(0) - c))
@@ -74,10 +74,10 @@ def test_aggregation_through_its_collapse(scheme: str, positivity: bool, T: floa
         solution, error = collapsed(n, 0.0 if T > 1.0 else 0.13, T, scheme, positivity)
         found = solution.certificates
         assert np.isfinite(solution.mu).all()
-        assert found["mass_error_mu"] <= 1e-14  # type: ignore[operator]
-        assert found["min_mu"] >= 0.0  # type: ignore[operator]
+        assert found["mass_error_mu"] <= 1e-14
+        assert found["min_mu"] >= 0.0
         # |V| <= 1: no more steps than a constant velocity takes
-        assert found["depth_steps"] <= T / (4.0 / n) / 0.5 + 2  # type: ignore[operator]
+        assert found["depth_steps"] <= T / (4.0 / n) / 0.5 + 2
         errors.append(error)
     assert -np.polyfit(np.log(cells), np.log(errors), 1)[0] >= 0.5
     assert errors[-1] <= 0.03
@@ -88,8 +88,8 @@ def test_the_exact_law_shrinks_at_constant_speed() -> None:
     assert exact is not None
     assert exact.observables(0.6) == pytest.approx({"mean_b0": 0.0, "variance_b0": 0.7**2 / 3})
     assert exact.observables(2.5) == {"mean_b0": 0.0, "variance_b0": 0.0}
-    solution = solve(replace(problem, depth=replace(problem.depth, T=0.9, scheme="weno5z")))  # type: ignore[type-var]
-    x, h = problem.tokens.grid().centers(0), 4.0 / 128  # type: ignore[union-attr]
+    solution = solve(replace(problem, depth=replace(problem.depth, T=0.9, scheme="weno5z")))
+    x, h = problem.tokens.grid().centers(0), 4.0 / 128
     assert solution.mu[-1, 0] @ x**2 * h - h * h / 12 == pytest.approx(0.55**2 / 3, rel=2e-2)
 
 
@@ -97,7 +97,7 @@ def test_the_exact_law_shrinks_at_constant_speed() -> None:
 def test_softmax_attention_past_its_blow_up(scheme: str, positivity: bool) -> None:
     # the variance of the law is infinite at t = 2.232; the walls hold what has left
     problem, _ = library.get("softmax_gaussian", m0=0.5, s0=0.4, w=0.7, a=0.8, lower=-8.0, upper=8.0, cells=96)
-    depth = replace(problem.depth, T=2.5, scheme=scheme, positivity=positivity)  # type: ignore[type-var]
+    depth = replace(problem.depth, T=2.5, scheme=scheme, positivity=positivity)
     with pytest.warns(UserWarning, match="mu ") as caught:
         solution = solve(replace(problem, reference=None, depth=depth))
     said = " ".join(str(w.message) for w in caught)
@@ -105,7 +105,7 @@ def test_softmax_attention_past_its_blow_up(scheme: str, positivity: bool) -> No
     assert "concentrated below the grid scale" in said
     found = solution.certificates
     assert np.isfinite(solution.mu).all()
-    assert found["mass_error_mu"] <= 1e-14  # type: ignore[operator]
-    assert found["min_mu"] >= 0.0  # type: ignore[operator]
+    assert found["mass_error_mu"] <= 1e-14
+    assert found["min_mu"] >= 0.0
     # means stay in the box, so |V| <= .7 · 8
-    assert found["depth_steps"] <= 2.5 * 0.7 * 8.0 / (16.0 / 96) / 0.5 * 1.1 + 2  # type: ignore[operator]
+    assert found["depth_steps"] <= 2.5 * 0.7 * 8.0 / (16.0 / 96) / 0.5 * 1.1 + 2

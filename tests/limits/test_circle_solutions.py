@@ -150,7 +150,7 @@ def test_a_run_is_compared_by_its_modes() -> None:
 
 
 def _with(problem: Problem, **changes: object) -> Problem:
-    return replace(problem, **changes)  # type: ignore[arg-type]
+    return replace(problem, **changes)
 
 
 @pytest.mark.parametrize("name", ["circle_modes", "kuramoto"])

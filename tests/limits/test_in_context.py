@@ -48,7 +48,7 @@ def test_loss_and_gradient_of_the_shipped_problem_against_the_closed_form() -> N
         assert ready.state is not None
         assert ready.heads is not None
         assert ready.head_grid is not None
-        found = ready.tokens.first_variation(ready.heads.measure(ready.state.rho))  # type: ignore[union-attr]
+        found = ready.tokens.first_variation(ready.heads.measure(ready.state.rho))
         rho = ready.state.rho[0].ravel() / ready.state.rho.sum()
         known = exact.first_variation(0.0, ready.head_grid).ravel()
         gap, size = (v - rho @ v for v in (found.potential[0] - known, known))
@@ -81,7 +81,7 @@ def test_problems_that_lost_their_form_have_no_exact_solution() -> None:
     first = problem.sequences[0]
     for changed, message in (
         (replace(problem, tokens=replace(problem.tokens, drift=Drift(0.1))), "tokens.drift or tokens.noise is set"),
-        (replace(problem, sequences=(replace(first, initial=Gaussian((0.1, 0.0), ((0.2, 0.0), (0.0, 0.2)))),)),  # type: ignore[type-var]
+        (replace(problem, sequences=(replace(first, initial=Gaussian((0.1, 0.0), ((0.2, 0.0), (0.0, 0.2)))),)),
          "no gaussian law without mean"),
         (replace(problem, heads=Heads("diagonal", (0.0,) * 3, (2.0,) * 3, (12,) * 3, initial=Gaussian(
             (1.0,) * 3, ((0.03, 0.0, 0.0), (0.0, 0.03, 0.0), (0.0, 0.0, 0.03))))), "the heads are others"),

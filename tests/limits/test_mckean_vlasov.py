@@ -126,7 +126,7 @@ def test_the_gibbs_state_of_harmonics_is_reached_in_time() -> None:
         potential=Potential(((0.0,),), harmonics=(((0.4, -0.2), (0.1, 0.3)),)),
         training=Training(beta=0.25, ds=0.5, s_end=60.0),
     )
-    angle = np.pi * problem.heads.grid().centers(0)  # type: ignore[union-attr]
+    angle = np.pi * problem.heads.grid().centers(0)
     V = 0.4 * np.cos(angle) - 0.2 * np.sin(angle) + 0.1 * np.cos(2 * angle) + 0.3 * np.sin(2 * angle)
     gibbs = np.exp(-V / 0.25)
     np.testing.assert_allclose(solve(problem).rho[0], gibbs / (gibbs.sum() * 2.0 / 48), atol=1e-9)
@@ -176,7 +176,7 @@ def test_what_lives_on_rings_is_refused_between_walls(changes: dict[str, object]
     problem, _ = library.get("desai_zwanzig")
     assert problem.potential is not None
     with pytest.raises(MeanFieldError, match=says):
-        replace(problem, potential=replace(problem.potential, **changes))  # type: ignore[arg-type]
+        replace(problem, potential=replace(problem.potential, **changes))
 
 
 def test_a_ring_of_another_length_is_refused() -> None:

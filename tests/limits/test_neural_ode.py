@@ -153,7 +153,7 @@ def test_the_training_problem_learns_and_its_gradient_passes_a_taylor_test() -> 
     change = rho * np.random.default_rng(3).normal(size=rho.shape)
     change -= rho * (change.sum(axis=(1, 2, 3), keepdims=True) / rho.sum(axis=(1, 2, 3), keepdims=True))
     gradient = tokens.first_variation(heads.measure(rho)).potential.reshape(rho.shape)
-    slope = float((gradient * change).sum() * heads.grid.cell_volume / problem.depth.layers)  # type: ignore[union-attr]
+    slope = float((gradient * change).sum() * heads.grid.cell_volume / problem.depth.layers)
     at_zero = tokens.loss(heads.measure(rho))
     steps = np.logspace(-0.5, -1.3, 4)  # smaller ones meet the face at which V is nearly 0
     rest = [abs(tokens.loss(heads.measure(rho + e * change)) - at_zero - e * slope) for e in steps]

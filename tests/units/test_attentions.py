@@ -191,9 +191,9 @@ def test_other_weights_of_the_same_heads_share_the_kernels(name: str) -> None:
             attention, first.lattice, first.targets, first.heads, first.weights[::-1].copy(), None, first
         )
         if isinstance(first, SeparableField):
-            assert other.kernels is first.kernels  # type: ignore[union-attr]
+            assert other.kernels is first.kernels
         else:
-            assert other.blocks is first.blocks  # type: ignore[union-attr]
+            assert other.blocks is first.blocks
         alone = replace(first, weights=first.weights[::-1].copy())
         mu = laws(first.lattice)
         np.testing.assert_array_equal(other.velocity(mu)[0], alone.velocity(mu)[0])

@@ -176,7 +176,7 @@ def test_layers_share_the_kernels_of_their_heads() -> None:
     tokens = replace(side("softmax", "matrix", theta, RING), edges=np.linspace(0.0, 0.1, 4), shared=False)
     rho = tuple(Measure(tokens.head_points, row, np.zeros(8)) for row in np.eye(3))
     fields = tokens.assemble(rho, None)
-    assert all(one.kernels is fields[0].kernels for one in fields)  # type: ignore[attr-defined]
+    assert all(one.kernels is fields[0].kernels for one in fields)
     for one, row in zip(fields, np.eye(3), strict=True):
         alone = built_of("softmax", "matrix", theta, row)
         np.testing.assert_array_equal(one.velocity(law()[None])[0], alone.velocity(law()[None])[0])

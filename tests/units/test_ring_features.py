@@ -48,7 +48,7 @@ def problem(objective: Objective, tokens: Tokens = RING, target: object = (0.1,)
         kind="tokens",
         tokens=tokens,
         depth=Depth(T=0.1),
-        sequences=(Sequence(law, target),),  # type: ignore[arg-type]
+        sequences=(Sequence(law, target),),
         objective=objective,
     )
 

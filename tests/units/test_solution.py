@@ -164,7 +164,7 @@ def test_queries_of_new_sequences_are_checked_like_those_of_the_problem(
     with pytest.raises(MeanFieldError, match=message):
         solution.predict([Sequence(law, queries=queries)])
     with pytest.raises(MeanFieldError, match=r"sequences\[0\] = .* is no sequence"):
-        solution.predict([law])  # type: ignore[list-item]
+        solution.predict([law])
 
 
 def test_a_depth_crossed_in_a_few_steps_since_little_moves_is_warned_of() -> None:

@@ -29,7 +29,7 @@ SCHEMES = ("upwind1", "linear3", "linear5", "muscl-minmod", "muscl-mc", "muscl-v
 STEPPERS = ("ssprk1", "ssprk2", "ssprk3")
 SPLITTINGS = ("gibbs", "lie", "strang")
 NOISE_SPLITTINGS = ("strang", "lie")
-CONTROLS = ("fixed", "energy")
+CONTROLS = ("fixed", "error", "energy")
 ROLES = ("train", "held-out")
 ON_CIRCLE = ("softmax", "unnormalised", "none")
 MOST_HEAD_AXES = 4
@@ -258,6 +258,8 @@ def check_training(training: Training) -> None:
     number(training.tolerance, "training.tolerance", 0.0, above=True)
     one_of(training.splitting, SPLITTINGS, "training.splitting")
     one_of(training.control, CONTROLS, "training.control")
+    if training.rest is not None:
+        number(training.rest, "training.rest", 0.0, above=True)
     integer(training.order, "training.order", 1)
     if training.order > 2:
         raise MeanFieldError(f"training.order = {training.order} is not covered: take 1 or 2")
@@ -270,6 +272,10 @@ def check_output(output: Output, end: float, name: str) -> None:
     if output.snapshots > MOST_SNAPSHOTS:
         raise MeanFieldError(f"output.snapshots = {output.snapshots} is more than {MOST_SNAPSHOTS}: take fewer")
     integer(output.checkpoint_every, "output.checkpoint_every", 1)
+    integer(output.checkpoint_keep, "output.checkpoint_keep", 1)
+    number(output.checkpoint_minutes, "output.checkpoint_minutes", 0.0, above=True)
+    if output.checkpoint_s is not None:
+        number(output.checkpoint_s, "output.checkpoint_s", 0.0, above=True)
     for k, time in enumerate(output.times):
         number(time, f"output.times[{k}]", 0.0)
         if time > end:

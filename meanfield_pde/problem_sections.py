@@ -211,7 +211,10 @@ class Shallow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """Training time s and its steps; ``beta`` is the coefficient of the Laplacian."""
+    """Training time s and its steps; ``beta`` is the coefficient of the Laplacian.
+
+    Meaning: with ``rest`` the run ends early once ‖∇psi + beta ∇log rho‖ in L2(rho) is at most that.
+    """
 
     beta: float
     ds: float
@@ -221,13 +224,21 @@ class Training:
     order: int = 2
     control: str = "fixed"
     tolerance: float = 1e-4
+    rest: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What is kept: exact ``times``, a history row each ``every`` steps, snapshots, checkpoints."""
+    """What is kept: exact ``times``, a history row each ``every`` steps, snapshots, checkpoints.
+
+    Meaning: a checkpoint is written each ``checkpoint_every`` steps, each ``checkpoint_s`` of training time and each
+    ``checkpoint_minutes`` on the clock, whichever comes first, and at the end; the newest ``checkpoint_keep`` stay.
+    """
 
     times: Vector = ()
     every: int = 1
     snapshots: int = 11
-    checkpoint_every: int = 10
+    checkpoint_every: int = 100
+    checkpoint_s: float | None = None
+    checkpoint_minutes: float = 1.0
+    checkpoint_keep: int = 2

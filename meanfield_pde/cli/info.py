@@ -11,7 +11,7 @@ from meanfield_pde.cli.terminal import table
 
 def print_info() -> None:
     """Print versions, processor, threads and where compiled kernels are kept."""
-    from meanfield_pde.output.file_schema import NUMERICS, SCHEMA, provenance
+    from meanfield_pde.output.files import NUMERICS, SCHEMA, provenance
 
     rows = list(provenance().items())
     rows += [

@@ -1,60 +1,44 @@
-"""Ctrl-C and a request to terminate, kept until the state is whole."""
+"""Ctrl-C and a request to terminate: heard once, at once, and not again until the state is saved."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# seconds that a step may still take after a signal before it is given up
-PATIENCE = 0.5
-
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], None]]:
-    """Turn SIGINT and SIGTERM into one KeyboardInterrupt at the next call of the yielded ``check``.
-
-    Meaning: ``check`` is called where the state is whole. A step that lasts longer than PATIENCE, or a second
-    signal, is broken off instead. Once raised, further signals wait until what is being saved is saved.
-    """
+def heard_once() -> Iterator[None]:
+    """Turn the first SIGINT or SIGTERM into a KeyboardInterrupt; further ones wait until all is saved."""
     if threading.current_thread() is not threading.main_thread():
         # only the main thread hears signals
-        yield lambda: None
+        yield
         return
-    asked: list[int] = []
-    raised: list[bool] = []
-
-    def stop() -> None:
-        _alarm(0.0)
-        if not raised:
-            raised.append(True)
-            raise KeyboardInterrupt
+    raised: list[int] = []
 
     def on_signal(number: int, _: FrameType | None) -> None:
-        asked.append(number)
-        if len(asked) > 1:
-            stop()
-        else:
-            _alarm(PATIENCE)
+        raised.append(number)
+        if len(raised) == 1:
+            raise KeyboardInterrupt
 
-    def check() -> None:
-        if asked:
-            stop()
-
-    heard = [signal.SIGINT, signal.SIGTERM]
-    before = {number: signal.signal(number, on_signal) for number in heard}
-    if hasattr(signal, "SIGALRM"):
-        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda *_: stop())
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield check
+        yield
     finally:
-        _alarm(0.0)
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _alarm(seconds: float) -> None:
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+def leave(code: int) -> int:
+    """End the process now if a compiled kernel that nobody waits for is still at work, else give the exit code back."""
+    from meanfield_pde.output.background import is_at_work
+
+    if is_at_work():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code

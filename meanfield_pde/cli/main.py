@@ -7,16 +7,20 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meanfield_pde.cli.interrupts import leave
 from meanfield_pde.cli.running import INTERRUPTED, Interrupted
 from meanfield_pde.cli.terminal import say, show_warning
 from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
 
+if TYPE_CHECKING:
+    from meanfield_pde.output.solution import Solution
+
 BAD_INPUT, FAILED = 2, 3
-EXITS = "Exit codes: 0 done, 2 bad input, 3 not finite or failed check, 130 interrupted with the state saved."
+EXITS = "Exit codes: 0 done, 2 bad input, 3 not finite or failed check, 130 stopped early with the state saved."
 
 app = typer.Typer(
     name="meanfield-pde",
@@ -35,6 +39,12 @@ Set = Annotated[
 ]
 Threads = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Threads to use (all processors); results do not change.")
+]
+Steps = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Stop after N more steps; `resume` goes on bit for bit.")
+]
+Minutes = Annotated[
+    float | None, typer.Option(metavar="X", help="Stop before X minutes on the clock are over; `resume` goes on.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only say how the run ended.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -64,25 +74,44 @@ def run_command(
     problem: Annotated[str, typer.Argument(metavar="PROBLEM", help=NAME_OR_FILE)],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the result, made new.")],
     set_: Set = None,
+    steps: Steps = None,
+    minutes: Minutes = None,
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
-    """Solve a problem into a new folder: problem.toml, checkpoints, result.h5."""
-    from meanfield_pde.cli.running import find_problem, run_folder
+    """Solve a problem into a new folder: problem.toml, checkpoints, segments of the record, result.h5."""
+    from meanfield_pde.cli.running import find_problem, limits, run_folder
 
-    run_folder(find_problem(problem, set_ or ()), output, threads, quiet)
-    if not quiet:
-        print(f"result: {output / 'result.h5'}; look at it with `meanfield-pde show {output} -f`")
+    _ended(run_folder(find_problem(problem, set_ or ()), output, threads, quiet, limits(steps, minutes)), output, quiet)
 
 
 @app.command("resume", short_help="Go on with a run, bit for bit.", epilog=EXITS)
-def resume_command(folder: Folder, set_: Set = None, threads: Threads = None, quiet: Quiet = False) -> None:
-    """Go on with a run, bit for bit; --set may change training.s_end and output.*."""
-    from meanfield_pde.cli.running import resume_folder
+def resume_command(
+    folder: Folder,
+    set_: Set = None,
+    step: Annotated[
+        int | None, typer.Option("--from", min=0, metavar="K", help="Go on from the checkpoint of step K.")
+    ] = None,
+    steps: Steps = None,
+    minutes: Minutes = None,
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a run, bit for bit, from its newest checkpoint.
 
-    resume_folder(folder, set_ or (), threads, quiet)
+    --set may change training.s_end, training.rest and output.*. With --from an older checkpoint is taken, and what
+    came after it is given up.
+    """
+    from meanfield_pde.cli.running import limits, resume_folder
+
+    _ended(resume_folder(folder, set_ or (), threads, quiet, step, limits(steps, minutes)), folder, quiet)
+
+
+def _ended(solution: Solution, folder: Path, quiet: bool) -> None:
     if not quiet:
         print(f"result: {folder / 'result.h5'}; look at it with `meanfield-pde show {folder} -f`")
+    if not solution.is_done:
+        raise typer.Exit(INTERRUPTED)
 
 
 @app.command("show", short_help="Say what a run came to; draw its figures.")
@@ -144,8 +173,9 @@ def orders_command(
     `orders all` takes every problem of the library with an exact solution, and solves each as shipped beside it.
     """
     from meanfield_pde.cli.orders import print_all, print_orders
+    from meanfield_pde.output.background import interruptible
 
-    if not (print_all(json) if problem == "all" else print_orders(problem, json)):
+    if not interruptible(lambda: print_all(json) if problem == "all" else print_orders(problem, json)):
         raise typer.Exit(FAILED)
 
 
@@ -197,7 +227,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(str(error) or "not enough memory: take fewer cells or sequences")
             return BAD_INPUT
         except (Interrupted, typer.Abort):
-            return INTERRUPTED
+            return leave(INTERRUPTED)
         except BrokenPipeError:
             # the reader of our output has gone, as in `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

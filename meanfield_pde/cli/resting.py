@@ -26,9 +26,10 @@ def print_stationary(
 
     Raises: MeanFieldError for problems without heads that move; NotConvergedError.
     """
+    from meanfield_pde.output.background import interruptible
     from meanfield_pde.output.report import clean
 
-    facts = at_rest(problem, critical, tolerance, threads)
+    facts = interruptible(lambda: at_rest(problem, critical, tolerance, threads))
     if as_json:
         print_json(clean(facts))
         return

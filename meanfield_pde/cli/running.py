@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meanfield_pde.cli.interrupts import interruptible
+from meanfield_pde.cli.interrupts import heard_once
 from meanfield_pde.cli.terminal import say
 from meanfield_pde.errors import MeanFieldError, nearest
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from meanfield_pde.output.run import Progress
     from meanfield_pde.output.solution import Solution
     from meanfield_pde.problem import Problem
+    from meanfield_pde.training.stopping import Stop
 
 INTERRUPTED = 130
 
@@ -49,18 +50,30 @@ def find_problem(name: str, overrides: Sequence[str] = ()) -> Problem:
     return replace(parse_problem(dump_problem(problem), name, overrides), base=problem.base)
 
 
-def run_folder(problem: Problem, folder: Path, threads: int | None, quiet: bool) -> Solution:
+def run_folder(problem: Problem, folder: Path, threads: int | None, quiet: bool, stop: Stop | None = None) -> Solution:
     """Solve in a new folder with progress. Raises: Interrupted with the state saved, MeanFieldError."""
     from meanfield_pde.output.run import run
+    from meanfield_pde.training.stopping import UNLIMITED
 
     end = problem.training.s_end if problem.training is not None else None
-    return _watched(end, folder, quiet, lambda progress: run(problem, folder, threads=threads, progress=progress))
+    limits = stop or UNLIMITED
+    return _watched(
+        end, folder, quiet, lambda progress: run(problem, folder, threads=threads, progress=progress, stop=limits)
+    )
 
 
-def resume_folder(folder: Path, overrides: Sequence[str], threads: int | None, quiet: bool) -> Solution:
+def resume_folder(
+    folder: Path,
+    overrides: Sequence[str],
+    threads: int | None,
+    quiet: bool,
+    step: int | None = None,
+    stop: Stop | None = None,
+) -> Solution:
     """Go on with the run of a folder, with progress. Raises: as `run_folder`."""
     from meanfield_pde.output.run import PROBLEM, resume
     from meanfield_pde.problem_file import load_problem
+    from meanfield_pde.training.stopping import UNLIMITED
 
     end = None
     if (folder / PROBLEM).exists():
@@ -68,30 +81,43 @@ def resume_folder(folder: Path, overrides: Sequence[str], threads: int | None, q
         end = None if training is None else training.s_end
 
     def go(progress: Progress) -> Solution:
-        solution, note = resume(folder, overrides, threads=threads, progress=progress)
-        if not quiet:
-            say(f"resumed {note}")
-        return solution
+        return resume(
+            folder,
+            overrides,
+            step=step,
+            threads=threads,
+            progress=progress,
+            stop=stop or UNLIMITED,
+            said=None if quiet else lambda note: say(f"resumed {note}"),
+        )[0]
 
     return _watched(end, folder, quiet, go)
 
 
+def limits(steps: int | None, minutes: float | None) -> Stop:
+    """How much of a run to do now. Raises: MeanFieldError for numbers that are not positive."""
+    from meanfield_pde.training.stopping import Stop
+
+    return Stop(steps, None if minutes is None else 60.0 * minutes)
+
+
 def _watched(end: float | None, folder: Path, quiet: bool, go: Callable[[Progress], Solution]) -> Solution:
+    from meanfield_pde.output.checkpoints import checkpoint_files
     from meanfield_pde.output.progress import Progress as Shown
-    from meanfield_pde.training.state import Moment
 
     try:
-        with interruptible() as check, Shown(end, quiet=quiet) as shown:
-
-            def each(moment: Moment) -> None:
-                shown(moment)
-                check()
-
-            return go(each)
+        with heard_once(), Shown(end, quiet=quiet) as shown:
+            solution = go(shown)
+            shown.outcome = solution.outcome
     except KeyboardInterrupt:
-        saved = any(folder.glob("checkpoints/step-*.h5"))
+        saved = bool(checkpoint_files(folder))
         if end is None:
             say(f"tokens alone have no state to save: remove {folder}, or run into another folder, to start again")
         else:
             say(f"{'state saved: ' if saved else ''}go on with `meanfield-pde resume {folder}`")
         raise Interrupted from None
+    if not solution.is_done:
+        say(f"{solution.outcome}; state saved: go on with `meanfield-pde resume {folder}`")
+    elif solution.outcome != "finished":
+        say(solution.outcome)
+    return solution

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.dissipation import dissipation
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels.difference import add_outflow
@@ -181,6 +182,10 @@ class FokkerPlanckHeads:
     def distance(self, a: FloatArray, b: FloatArray) -> float:
         """L1 distance of two head laws, the worst layer."""
         return float(self.grid.integral(np.abs(a - b)).max())
+
+    def slope(self, rho: FloatArray, psi: FloatArray) -> float:
+        """‖∇psi + beta ∇log rho‖ in L2(rho), layers weighed by their lengths: the root of −dF/ds."""
+        return float(np.sqrt(np.dot(self.layer_lengths, dissipation(self.grid, rho, psi, self.beta))))
 
     def energy_change(self, a: FloatArray, b: FloatArray, psi: FloatArray) -> float:
         """Free energy of b less that of a to first order: Σ Δt ∫ (psi + beta log b)(b - a)."""

@@ -93,6 +93,10 @@ class HeadSide(Protocol):
         """Free energy minus loss: weight decay and entropy."""
         ...
 
+    def slope(self, rho: FloatArray, psi: FloatArray) -> float:
+        """‖∇psi + beta ∇log rho‖ in L2(rho), layers weighed by their lengths: the root of −dF/ds."""
+        ...
+
     def distance(self, a: FloatArray, b: FloatArray) -> float:
         """How far two laws are apart, for step control (L1, the worst layer)."""
         ...

@@ -21,6 +21,7 @@ COLUMNS = {
     "loss": "mean loss over the training sequences",
     "free_energy": "loss + weight decay + beta × negative entropy",
     "energy_rise": "largest rise of the free energy over one step so far",
+    "slope": "‖∇psi + beta ∇log rho‖ in L2(rho), 0 at rest; its square is the rate at which the free energy falls",
     "step_error": "L1 distance of the last step of rho to the step of the other order: what one step errs at most",
     "mass_error_mu": "largest |∫mu - 1| over depth and sequences",
     "mass_error_rho": "largest |∫rho - 1| over layers",
@@ -85,6 +86,7 @@ def row(moment: Moment, heads: FokkerPlanckHeads) -> dict[str, float]:
         "loss": moment.variation.loss,
         "free_energy": moment.free_energy,
         "energy_rise": state.energy_rise,
+        "slope": moment.slope,
         "step_error": state.step_error,
         "limited_rho": state.limited,
         "mass_error_rho": float(report.mass_error.max()),
@@ -99,7 +101,7 @@ def certificates(history: Mapping[str, FloatArray]) -> dict[str, float | bool | 
     """The worst of each series over the run; None where it was not measured."""
     worst: dict[str, float | bool | None] = {}
     for name in COLUMNS:
-        if name in ("s", "step", "ds", "loss", "free_energy"):
+        if name in ("s", "step", "ds", "loss", "free_energy", "slope"):
             continue
         series = history.get(name, np.empty(0))
         known = series[np.isfinite(series)]

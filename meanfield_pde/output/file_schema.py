@@ -1,12 +1,8 @@
-"""The owner of the HDF5 layout: results and checkpoints, written whole to a temporary file and then renamed."""
+"""The owner of the HDF5 layout: what stands where in results, checkpoints and segments of a record."""
 
 from __future__ import annotations
 
-import os
-import platform
-from dataclasses import fields
-from hashlib import sha256
-from importlib.metadata import version
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,96 +10,35 @@ import numpy as np
 
 from meanfield_pde.errors import FileError
 from meanfield_pde.output.diagnostics import COLUMNS
+from meanfield_pde.output.files import read_file, versions_of, write_file
 from meanfield_pde.output.record import Record
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.problem_file import dump_problem, parse_problem
 from meanfield_pde.training.state import TrainingState
 
-SCHEMA = 1
-# raised when a change alters results; a new package version alone does not
-NUMERICS = 2
-# what h5py and our own readers may meet in a file with scrambled bytes
-DAMAGE = (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """All that a run goes on from.
 
-def _h5py() -> Any:
-    import h5py  # imported late: not every command opens a file
-
-    return h5py
-
-
-def provenance() -> dict[str, str]:
-    """Versions and processor that the bits depend on."""
-    packages = ("meanfield-pde", "numpy", "scipy", "numba", "h5py")
-    return {
-        **{name: version(name) for name in packages},
-        "processor": _processor(),
-        "python": platform.python_version(),
-    }
-
-
-def provenance_changes(path: Path) -> list[str]:
-    """What of versions and processor differs between a file and here, in words. Raises: FileError."""
-    here = provenance()
-    with _open(path) as file:
-        there = {name: str(file.attrs.get(f"version {name}")) for name in here}
-    return [f"{name} was {there[name]} and is {here[name]}" for name in here if there[name] != here[name]]
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def write_atomically(path: Path, fill: Any) -> None:
-    """Let ``fill(h5file)`` write a temporary file, flush it to disk and rename it to ``path``: whole or not at all.
-
-    Raises: FileError naming the path.
+    Meaning: ``problem`` is its text, ``state`` its training state; ``rows`` and ``snapshots`` count what of the record
+    came before and stands in the segments; ``versions`` are those of the packages and the processor it was made on.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with _h5py().File(temporary, "w") as file:
-            file.attrs["schema"], file.attrs["numerics"] = SCHEMA, NUMERICS
-            for name, value in provenance().items():
-                file.attrs[f"version {name}"] = value
-            fill(file)
-            file.attrs["digest"] = _digest(file)
-        with open(temporary, "rb") as handle:
-            os.fsync(handle.fileno())
-        os.replace(temporary, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise FileError(f"cannot write {path}: {error}") from error
+
+    problem: str
+    state: TrainingState
+    rows: int
+    snapshots: int
+    versions: dict[str, str]
 
 
-def _open(path: Path) -> Any:
-    try:
-        return _h5py().File(path, "r")
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error}") from error
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a record, and how many rows and snapshots come before it."""
 
-
-def _digest(file: Any) -> str:
-    """SHA-256 over the names and values of all datasets: a flipped bit must not pass for a number."""
-    total = sha256()
-
-    def add(name: str, item: Any) -> None:
-        if isinstance(item, _h5py().Dataset):
-            value = np.asarray(item[()])
-            total.update(name.encode())
-            total.update(b"".join(value.ravel()) if value.dtype == object else np.ascontiguousarray(value).tobytes())
-
-    file.visititems(add)
-    return total.hexdigest()
+    record: Record
+    rows_before: int
+    snapshots_before: int
 
 
 def _dataset(file: Any, name: str, data: Any, meaning: str) -> None:
@@ -120,7 +55,7 @@ def _write_record(file: Any, record: Record) -> None:
 
 
 def _read_record(file: Any) -> Record:
-    history = {name: data[()] for name, data in file["history"].items()}
+    history = {name: data[()] for name, data in file["history"].items()} if "history" in file else {}
     ordered = {name: history[name] for name in COLUMNS if name in history}
     return Record(ordered, file["heads/s"][()], file["heads/rho"][()])
 
@@ -135,8 +70,8 @@ def _read_state(file: Any) -> TrainingState:
     return TrainingState(**{name: value if name == "rho" else value.item() for name, value in values.items()})
 
 
-def write_checkpoint(path: Path, problem_text: str, state: TrainingState, record: Record) -> None:
-    """A checkpoint: the fields of the state, the record so far, the problem and the versions.
+def write_checkpoint(path: Path, problem: str, state: TrainingState, rows: int, snapshots: int) -> None:
+    """A checkpoint: the fields of the state, the problem, and how much of the record came before.
 
     Raises: FileError, also for a state that is not finite (a good checkpoint is never followed by a bad one).
     """
@@ -144,49 +79,54 @@ def write_checkpoint(path: Path, problem_text: str, state: TrainingState, record
         raise FileError(f"refusing to write {path}: rho is not finite at s = {state.s:g}; earlier checkpoints stay")
 
     def fill(file: Any) -> None:
-        file["problem"] = problem_text
+        file["problem"] = problem
         _write_state(file, state)
-        _write_record(file, record)
+        file["record/rows"], file["record/snapshots"] = rows, snapshots
 
-    write_atomically(path, fill)
+    write_file(path, fill)
 
 
-def read_checkpoint(path: Path) -> tuple[str, TrainingState, Record]:
-    """The problem text, the state and the record of a checkpoint.
+def read_checkpoint(path: Path) -> Checkpoint:
+    """A checkpoint. Raises: FileError for a file that is damaged, of another schema or of other numerics."""
 
-    Raises: FileError for a file that is damaged, of another schema or of other numerics.
-    """
-    try:
-        with _open(path) as file:
-            _check_whole(path, file)
-            text = file["problem"].asstr()[()]
-            state = _read_state(file)
-            record = _read_record(file)
-    except FileError:
-        raise
-    except DAMAGE as error:
-        raise FileError(f"{path} is not a whole checkpoint: {error}") from error
-    if not np.isfinite(state.rho).all():
+    def take(file: Any) -> Checkpoint:
+        counts = (int(file["record/rows"][()]), int(file["record/snapshots"][()]))
+        return Checkpoint(file["problem"].asstr()[()], _read_state(file), *counts, versions_of(file))
+
+    found = read_file(path, "checkpoint", take, same_numerics=True)
+    if not np.isfinite(found.state.rho).all():
         raise FileError(f"{path}: rho is not finite; use an earlier checkpoint")
-    return text, state, record
+    return found
 
 
-def _check_whole(path: Path, file: Any) -> None:
-    for name, here in (("schema", SCHEMA), ("numerics", NUMERICS)):
-        there = file.attrs.get(name)
-        if there is None or int(there) != here:
-            raise FileError(f"{path} has {name} version {there}, this package has {here}: run the problem anew")
-    if file.attrs.get("digest") != _digest(file):
-        raise FileError(f"{path} is damaged: its numbers do not have the digest that was written with them")
+def write_segment(path: Path, segment: Segment) -> None:
+    """A part of the record. Raises: FileError."""
+
+    def fill(file: Any) -> None:
+        file.attrs["rows_before"], file.attrs["snapshots_before"] = segment.rows_before, segment.snapshots_before
+        _write_record(file, segment.record)
+
+    write_file(path, fill)
+
+
+def read_segment(path: Path) -> Segment:
+    """A part of the record. Raises: FileError."""
+
+    def take(file: Any) -> Segment:
+        return Segment(_read_record(file), int(file.attrs["rows_before"]), int(file.attrs["snapshots_before"]))
+
+    return read_file(path, "segment of a record", take)
 
 
 def write_result(path: Path, solution: Solution) -> None:
     """The result file: /problem, /tokens, /costate, /heads, /history, with meanings as attributes."""
 
     def fill(file: Any) -> None:
+        import h5py  # imported late: not every command opens a file
+
         file["problem"] = dump_problem(solution.problem)
         file.attrs["outcome"] = solution.outcome
-        file["names"] = np.array(solution.names, dtype=_h5py().string_dtype())
+        file["names"] = np.array(solution.names, dtype=h5py.string_dtype())
         _write_record(file, Record(dict(solution.history), solution.snapshot_s, solution.snapshots))
         _dataset(file, "tokens/t", solution.depth_t, "depth")
         _dataset(file, "tokens/mu", solution.mu, "law of the tokens: (depth, sequence, *cells), cell averages")
@@ -203,7 +143,7 @@ def write_result(path: Path, solution: Solution) -> None:
         if solution.state is not None:
             _write_state(file, solution.state)
 
-    write_atomically(path, fill)
+    write_file(path, fill)
 
 
 def read_result(path: Path) -> Solution:
@@ -211,27 +151,22 @@ def read_result(path: Path) -> Solution:
 
     Raises: FileError naming the path.
     """
-    with _open(path) as file:
-        try:
-            _check_whole(path, file)
-            problem = parse_problem(file["problem"].asstr()[()], str(path))
-            record = _read_record(file)
-            state = _read_state(file) if "state" in file else None
-            return Solution(
-                problem,
-                str(file.attrs["outcome"]),
-                state,
-                record.history,
-                record.snapshot_s,
-                record.snapshots,
-                file["tokens/t"][()],
-                file["tokens/mu"][()],
-                file["costate/t"][()],
-                file["costate/p"][()],
-                tuple(file["names"].asstr()[()].tolist()),
-                file["queries/x"][()] if "queries" in file else np.empty(0),
-            )
-        except FileError:
-            raise
-        except DAMAGE as error:
-            raise FileError(f"{path} is not a whole result file: {error}") from error
+
+    def take(file: Any) -> Solution:
+        record = _read_record(file)
+        return Solution(
+            parse_problem(file["problem"].asstr()[()], str(path)),
+            str(file.attrs["outcome"]),
+            _read_state(file) if "state" in file else None,
+            record.history,
+            record.snapshot_s,
+            record.snapshots,
+            file["tokens/t"][()],
+            file["tokens/mu"][()],
+            file["costate/t"][()],
+            file["costate/p"][()],
+            tuple(file["names"].asstr()[()].tolist()),
+            file["queries/x"][()] if "queries" in file else np.empty(0),
+        )
+
+    return read_file(path, "result file", take)

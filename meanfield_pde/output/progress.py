@@ -36,7 +36,8 @@ class Progress:
     """Called at every moment of a run to ``s_end`` (None when nothing is trained); a context that says how it ended.
 
     Meaning: on a terminal one line that moves; otherwise a plain line at most each tenth of the run, nothing when
-    ``quiet``. No carriage return ever reaches a file. One line at the end always: finished, interrupted or not finite.
+    ``quiet``. No carriage return ever reaches a file. One line at the end always, which says how it ended: ``outcome``
+    up to its colon, or interrupted, or not finite.
     """
 
     s_end: float | None
@@ -48,6 +49,7 @@ class Progress:
     state: TrainingState | None = None
     part: int = 0
     bar: Any = None
+    outcome: str = "finished"
 
     def __enter__(self) -> Progress:
         self.began = self.clock()
@@ -90,7 +92,7 @@ class Progress:
         if self.bar is not None:
             self.bar.stop()
         if kind is None:
-            how = "finished"
+            how = self.outcome.split(":", 1)[0]
         elif issubclass(kind, KeyboardInterrupt):
             how = "interrupted"
         elif issubclass(kind, NotFiniteError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -41,24 +42,25 @@ class Record:
 
 @dataclass(slots=True)
 class Recorder:
-    """Gathers rows and snapshots; begun empty, or from the record of a checkpoint."""
+    """Gathers rows and snapshots; begun empty, or from the record of a run that is gone on with."""
 
-    rows: dict[str, list[float]] = field(default_factory=dict)
+    rows: dict[str, array[float]] = field(default_factory=dict)
     snapshot_s: list[float] = field(default_factory=list)
     snapshots: list[FloatArray] = field(default_factory=list)
 
     @classmethod
     def resumed(cls, record: Record) -> Recorder:
         """Go on from a record."""
-        rows = {name: series.tolist() for name, series in record.history.items()}
+        rows = {name: array("d", series) for name, series in record.history.items()}
         return cls(rows, record.snapshot_s.tolist(), list(record.snapshots))
 
     def add_row(self, row: dict[str, float]) -> None:
         """One more row; a time already there is not written twice."""
-        if self.rows and self.rows["s"] and self.rows["s"][-1] >= row["s"]:
+        series = self.rows.get("s")
+        if series and series[-1] >= row["s"]:
             return
         for name, value in row.items():
-            self.rows.setdefault(name, []).append(value)
+            self.rows.setdefault(name, array("d")).append(value)
 
     def add_snapshot(self, s: float, rho: FloatArray) -> None:
         """One more snapshot; a time already there is not written twice."""
@@ -66,9 +68,18 @@ class Recorder:
             self.snapshot_s.append(s)
             self.snapshots.append(rho)
 
-    def freeze(self, until: float = np.inf) -> Record:
-        """The record so far, or what of it came by time ``until``."""
-        rows = bisect_right(self.rows.get("s", []), until)
-        history = {name: np.array(values[:rows]) for name, values in self.rows.items()}
-        kept = bisect_right(self.snapshot_s, until)
-        return Record(history, np.array(self.snapshot_s[:kept]), np.array(self.snapshots[:kept]))
+    def counts(self, until: float = np.inf) -> tuple[int, int]:
+        """How many rows and snapshots came by time ``until``."""
+        # a row that an interrupt broke off is no row
+        whole = min((len(series) for series in self.rows.values()), default=0)
+        return min(bisect_right(self.rows.get("s", ()), until), whole), bisect_right(self.snapshot_s, until)
+
+    def part(self, rows: slice, snapshots: slice) -> Record:
+        """Some of the rows and snapshots as a record."""
+        history = {name: np.array(series[rows]) for name, series in self.rows.items()}
+        return Record(history, np.array(self.snapshot_s[snapshots]), np.array(self.snapshots[snapshots]))
+
+    def freeze(self) -> Record:
+        """The record so far."""
+        rows, snapshots = self.counts()
+        return self.part(slice(rows), slice(snapshots))

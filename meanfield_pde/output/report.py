@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from meanfield_pde.errors import FileError
+from meanfield_pde.output.checkpoints import checkpoint_files, newest
 from meanfield_pde.output.file_schema import read_result
-from meanfield_pde.output.run import PROBLEM, RESULT, newest_checkpoint
+from meanfield_pde.output.run import PROBLEM, RESULT
+from meanfield_pde.output.segments import cut, joined
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.problem_checks import ROLES
 from meanfield_pde.problem_file import load_problem
@@ -168,18 +170,21 @@ def read_run(path: str | Path) -> Solution:
             return read_result(path / RESULT)
         raise FileError(f"{path} holds no run ({PROBLEM} is missing): give the folder named with `run PROBLEM -o`")
     problem = load_problem(path / PROBLEM)
+    files = checkpoint_files(path)
     if (path / RESULT).exists():
         result = read_result(path / RESULT)
+        reached = -1 if result.state is None else result.state.step
         # that of a shorter run stays until a longer one is done, but it is not the longer one's
-        if result.problem == problem:
+        if result.problem == problem and (not files or files[-1][0] <= reached):
             return result
-    found, _ = newest_checkpoint(path)
-    if found is None:
+    found = newest(path)
+    if found.checkpoint is None:
         how = "run it again into another folder" if problem.training is None else f"go on with `resume {path}`"
         raise FileError(f"{path} has no result and no checkpoint yet: {how}")
-    _, _, state, record = found
+    state = found.checkpoint.state
+    record = cut(joined(found.segments), found.checkpoint.rows, found.checkpoint.snapshots)
     end = "" if problem.training is None else f" of {problem.training.s_end:g}"
-    outcome = f"not finished: s = {state.s:g}{end}; go on with `resume {path}`"
+    outcome = "; ".join((f"not finished: s = {state.s:g}{end}; go on with `resume {path}`", *found.notes))
     times, snapshots = record.snapshot_s, record.snapshots
     if not len(times) or times[-1] < state.s:
         times, snapshots = np.append(times, state.s), np.array([*snapshots, state.rho])

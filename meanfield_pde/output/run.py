@@ -8,26 +8,37 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from meanfield_pde.errors import FileError, MeanFieldError
-from meanfield_pde.output.file_schema import provenance_changes, read_checkpoint, write_checkpoint, write_result
-from meanfield_pde.output.record import Record, Recorder
+from meanfield_pde.errors import FileError, MeanFieldError, NotConvergedError, NotFiniteError
+from meanfield_pde.output.checkpoints import FOLDER as CHECKPOINTS
+from meanfield_pde.output.checkpoints import Checkpoints, Found, checkpoint_files, newest
+from meanfield_pde.output.file_schema import write_result
+from meanfield_pde.output.files import provenance_changes, write_bytes
+from meanfield_pde.output.record import Recorder
+from meanfield_pde.output.segments import FOLDER as SEGMENTS
+from meanfield_pde.output.segments import Segments, cut, going_on, joined
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.output.solve import solve
 from meanfield_pde.problem import Problem
 from meanfield_pde.problem_file import absolute_paths, dump_problem, load_problem
 from meanfield_pde.training.state import Moment, TrainingState
+from meanfield_pde.training.stopping import UNLIMITED, Stop
 
-PROBLEM, RESULT, CHECKPOINTS = "problem.toml", "result.h5", "checkpoints"
-# so many checkpoints stay; the newest may be damaged by the machine, never by us
-KEEP = 2
+PROBLEM, RESULT = "problem.toml", "result.h5"
 # what a resumed run may change: how long it goes on, and what it puts out
-MAY_CHANGE = ("training.s_end", "output")
+MAY_CHANGE = ("training.s_end", "training.rest", "output")
 
 Progress = Callable[[Moment], None]
 
 
-def run(problem: Problem, folder: Path, *, threads: int | None = None, progress: Progress | None = None) -> Solution:
-    """Solve a problem in a new ``folder``: problem.toml, checkpoints/, result.h5.
+def run(
+    problem: Problem,
+    folder: Path,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    stop: Stop = UNLIMITED,
+) -> Solution:
+    """Solve a problem in a new ``folder``: problem.toml, checkpoints/, segments/, result.h5.
 
     Raises: FileError when the folder cannot be written or already holds a run; KeyboardInterrupt with the state
     saved.
@@ -38,11 +49,12 @@ def run(problem: Problem, folder: Path, *, threads: int | None = None, progress:
         raise FileError(f"{folder} already holds a run: {how}give another folder")
     problem = absolute_paths(problem)
     text = dump_problem(problem)
-    made = [path for path in (folder / CHECKPOINTS, folder, *folder.parents) if not path.exists()]
+    folders = (folder / CHECKPOINTS, folder / SEGMENTS, folder, *folder.parents)
+    made = [path for path in folders if not path.exists()]
     try:
-        (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         _write_text(folder / PROBLEM, text)
-        return _go(problem, folder, None, None, threads, progress)
+        return _go(problem, folder, Found(None, None, (), ()), threads, progress, stop)
     except OSError as error:
         _unmake(folder, made)
         raise FileError(
@@ -55,16 +67,14 @@ def run(problem: Problem, folder: Path, *, threads: int | None = None, progress:
 
 def _write_text(path: Path, text: str) -> None:
     # whole or not at all: a kill must not leave half a problem beside good checkpoints
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    write_bytes(path, text.encode())
 
 
 def _unmake(folder: Path, made: list[Path]) -> None:
     """Take back a run that was refused before anything was saved: the files and folders it ``made``, nothing else."""
+    if checkpoint_files(folder):
+        return
     with suppress(OSError):
-        if any((folder / CHECKPOINTS).iterdir()):
-            return
         (folder / PROBLEM).unlink(missing_ok=True)
     for path in made:
         with suppress(OSError):
@@ -72,11 +82,20 @@ def _unmake(folder: Path, made: list[Path]) -> None:
 
 
 def resume(
-    folder: Path, overrides: Iterable[str] = (), *, threads: int | None = None, progress: Progress | None = None
+    folder: Path,
+    overrides: Iterable[str] = (),
+    *,
+    step: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    stop: Stop = UNLIMITED,
+    said: Callable[[str], None] | None = None,
 ) -> tuple[Solution, str]:
     """Go on with the run in ``folder`` from its newest whole checkpoint, bit for bit; also what was resumed, in words.
 
-    ``overrides`` (key=value) may change the end time and the outputs, nothing else.
+    ``overrides`` (key=value) may change the end and the outputs, nothing else; ``step`` names an earlier
+    checkpoint (what came after it is given up once the first new one is written); ``said`` hears the words before the
+    first step.
     Raises: FileError for a folder without a run or without a whole checkpoint; MeanFieldError listing what
     else was changed.
     """
@@ -89,41 +108,29 @@ def resume(
     problem = load_problem(folder / PROBLEM, overrides)
     text = dump_problem(problem)
     refuse_changes(folder / PROBLEM, dump_problem(before), text)
-    for left in (folder / CHECKPOINTS).glob(".*.part"):
+    for left in folder.glob("*/.*.part"):
         left.unlink(missing_ok=True)  # of a writer that was killed
-    found, notes = newest_checkpoint(folder)
-    if found is None:
-        return _go(problem, folder, None, None, threads, progress), "; ".join(
-            [*notes, "no checkpoint yet: from the start"]
-        )
-    path, saved, state, record = found
-    refuse_changes(path, saved, text)
-    if problem.training is not None and state.s > problem.training.s_end:
-        raise MeanFieldError(
-            f"training.s_end = {problem.training.s_end:g} is before the checkpoint at s = {state.s:g}: give a later one"
-        )
+    found = newest(folder, step)
+    notes = list(found.notes)
+    if found.path is not None and found.checkpoint is not None:
+        state = found.checkpoint.state
+        refuse_changes(found.path, found.checkpoint.problem, text)
+        if problem.training is not None and state.s > problem.training.s_end:
+            raise MeanFieldError(
+                f"training.s_end = {problem.training.s_end:g} is before the checkpoint at s = {state.s:g}: "
+                "give a later one, or go back to an earlier checkpoint"
+            )
+        other = provenance_changes(found.checkpoint.versions)
+        if other:
+            notes.append(f"equal bits are not promised, only 1e-11: {', '.join(other)}")
+        notes.append(f"from {found.path.name}, s = {state.s:g}, step {state.step}")
+    else:
+        notes.append("no checkpoint yet: from the start")
     if text != (folder / PROBLEM).read_text(encoding="utf-8"):
         _write_text(folder / PROBLEM, text)
-    other = provenance_changes(path)
-    if other:
-        notes.append(f"equal bits are not promised, only 1e-11: {', '.join(other)}")
-    note = "; ".join([*notes, f"from {path.name}, s = {state.s:g}, step {state.step}"])
-    return _go(problem, folder, state, record, threads, progress), note
-
-
-def newest_checkpoint(
-    folder: Path,
-) -> tuple[tuple[Path, str, TrainingState, Record] | None, list[str]]:
-    """The newest checkpoint that loads, and a note on each newer one that does not."""
-    notes: list[str] = []
-    for path in sorted((folder / CHECKPOINTS).glob("step-*.h5"), reverse=True):
-        try:
-            return (path, *read_checkpoint(path)), notes
-        except FileError as error:
-            notes.append(str(error))
-    if notes:
-        raise FileError("no checkpoint of this run can be used: " + "; ".join(notes))
-    return None, notes
+    if said is not None:
+        said("; ".join(notes))
+    return _go(problem, folder, found, threads, progress, stop), "; ".join(notes)
 
 
 def refuse_changes(path: Path, saved: str, now: str) -> None:
@@ -139,8 +146,8 @@ def refuse_changes(path: Path, saved: str, now: str) -> None:
     ]
     if changed:
         raise MeanFieldError(
-            f"{path.name} belongs to another problem: {'; '.join(changed)}. Only training.s_end and output.* may "
-            "change on resume; start a new run for the rest"
+            f"{path.name} belongs to another problem: {'; '.join(changed)}. Only training.s_end, training.rest and "
+            "output.* may change on resume; start a new run for other changes"
         )
 
 
@@ -160,38 +167,42 @@ def _flat(table: Any, prefix: str = "") -> dict[str, Any]:
 def _go(
     problem: Problem,
     folder: Path,
-    start: TrainingState | None,
-    record: Record | None,
+    found: Found,
     threads: int | None,
     progress: Progress | None,
+    stop: Stop,
 ) -> Solution:
-    text = dump_problem(problem)
-    recorder = Recorder() if record is None else Recorder.resumed(record)
+    if problem.training is not None:
+        for name in (CHECKPOINTS, SEGMENTS):
+            (folder / name).mkdir(exist_ok=True)
+    checkpoint = found.checkpoint
+    start, recorder, segments = None, Recorder(), Segments(folder / SEGMENTS)
+    if checkpoint is not None:
+        counts = (checkpoint.rows, checkpoint.snapshots)
+        start, recorder = checkpoint.state, Recorder.resumed(cut(joined(found.segments), *counts))
+        segments = going_on(folder / SEGMENTS, found.segments, *counts)
+    checkpoints = Checkpoints(folder, dump_problem(problem), problem.output, segments, start)
     last: list[TrainingState] = []
-
-    def save() -> None:
-        state = last[-1]
-        # side rows beyond the state are left out: the resumed run makes them anew, if they are still asked for
-        record_here = recorder.freeze(state.s)
-        write_checkpoint(folder / CHECKPOINTS / f"step-{state.step:010d}.h5", text, state, record_here)
-        for old in sorted((folder / CHECKPOINTS).glob("step-*.h5"))[:-KEEP]:
-            old.unlink()
 
     def on_moment(moment: Moment) -> None:
         if not moment.side:
             last[:] = [moment.state]
-            if moment.state.step and moment.state.step % problem.output.checkpoint_every == 0:
-                save()
         if progress is not None:
             progress(moment)
+        if not moment.side and checkpoints.due(moment.state):
+            checkpoints.save(moment.state, recorder)
 
     try:
-        solution = solve(problem, threads=threads, start=start, recorder=recorder, on_moment=on_moment)
+        solution = solve(problem, threads=threads, start=start, recorder=recorder, on_moment=on_moment, stop=stop)
     except KeyboardInterrupt:
         if last:
-            save()
+            checkpoints.save(last[-1], recorder)
+        raise
+    except (NotFiniteError, NotConvergedError):
+        if last and last[-1].step:
+            checkpoints.save(last[-1], recorder)  # the last good state
         raise
     if last:
-        save()
+        checkpoints.save(last[-1], recorder)
     write_result(folder / RESULT, solution)
     return solution

@@ -18,6 +18,7 @@ from meanfield_pde.problem import Problem, Sequence, SequenceFile
 from meanfield_pde.sequences import SequenceBatch, sequence_batch
 from meanfield_pde.training.assemble import fixed_heads, grid_tokens
 from meanfield_pde.training.state import TrainingState
+from meanfield_pde.training.stopping import AT_REST
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,11 @@ class Solution:
         """The grid of rho."""
         heads = self.problem.heads
         return None if heads is None or heads.points else heads.grid()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run came to its end, rather than being stopped on the way or not finished yet."""
+        return self.outcome == "finished" or self.outcome.startswith(AT_REST)
 
     @property
     def certificates(self) -> dict[str, float | bool | None]:

@@ -14,12 +14,14 @@ from meanfield_pde.equations.forward_backward import laws_at
 from meanfield_pde.equations.grid_tokens import GridTokens
 from meanfield_pde.measure import Measure
 from meanfield_pde.model.sides import TokenReport
+from meanfield_pde.output.background import interruptible
 from meanfield_pde.output.diagnostics import row, token_history
 from meanfield_pde.output.record import Observer, Recorder
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.problem import Problem, given
 from meanfield_pde.training.assemble import Assembled, assemble
 from meanfield_pde.training.state import Moment, TrainingState
+from meanfield_pde.training.stopping import UNLIMITED, Stop, Watch
 
 EMPTY = np.empty(0)
 
@@ -33,8 +35,6 @@ class _Depth(NamedTuple):
     queries: FloatArray
     report: TokenReport
     loss: float | None
-
-
 
 
 def output_times(problem: Problem, end: float) -> tuple[float, ...]:
@@ -51,19 +51,21 @@ def solve(
     start: TrainingState | None = None,
     recorder: Recorder | None = None,
     on_moment: Callable[[Moment], None] | None = None,
+    stop: Stop = UNLIMITED,
 ) -> Solution:
     """Solve ``problem``; a training problem goes on from ``start`` when given (with what was recorded before it).
 
-    ``on_moment`` is called after each moment has been recorded (checkpoints and progress hang there).
+    ``on_moment`` is called after each moment has been recorded (checkpoints and progress hang there); ``stop`` may end
+    the run before its end time, and `Solution.outcome` then says so.
     Raises: MeanFieldError for a problem that cannot be run; NotFiniteError naming field, cell and time.
     Warns: what `Solution.warnings` says.
     """
     with threadpool_limits(limits=1, user_api="blas"):
-        ready = assemble(problem, threads)
+        ready = interruptible(lambda: assemble(problem, threads))
         if problem.kind == "tokens":
-            solution = _solve_tokens(ready)
+            solution = interruptible(lambda: _solve_tokens(ready))
         else:
-            solution = _solve_training(ready, tuple(observers), start, recorder or Recorder(), on_moment)
+            solution = _solve_training(ready, tuple(observers), start, recorder or Recorder(), on_moment, stop)
     for text in solution.warnings:
         warnings.warn(text, stacklevel=2)
     return solution
@@ -99,31 +101,51 @@ def _solve_training(
     start: TrainingState | None,
     recorder: Recorder,
     on_moment: Callable[[Moment], None] | None,
+    stop: Stop,
 ) -> Solution:
     problem, heads, training = ready.problem, given(ready.heads, "heads"), given(ready.training, "training")
-    state = given(start or ready.state, "training")
-    s_end = given(problem.training, "training").s_end
-    kept = output_times(problem, s_end)
-    final = state.rho
-    for moment in training.run(state, s_end, kept):
-        s = moment.state.s
-        last = s == s_end
-        if last or s in kept or moment.state.step % problem.output.every == 0:
+    keys = given(problem.training, "training")
+    kept = output_times(problem, keys.s_end)
+    asked = set(kept)
+    watch = Watch(stop, keys.rest)
+    moments = training.run(given(start or ready.state, "training"), keys.s_end, kept)
+    outcome, state, final = "finished", None, None
+    while True:
+        moment = interruptible(lambda: next(moments, None))
+        if moment is None:
+            break
+        final, s = moment, moment.state.s
+        if s in asked or moment.state.step % problem.output.every == 0:
             recorder.add_row(row(moment, heads))
-        if last or s in kept:
+        if s in asked:
             recorder.add_snapshot(s, moment.state.rho)
         for observer in observers:
             observer(moment)
-        final = moment.state.rho
         if not moment.side:
             state = moment.state
         if on_moment is not None:
             on_moment(moment)
-    record = recorder.freeze()
+        why = watch.reason(moment)
+        if why is not None:
+            outcome = why
+            break
+    last = given(final, "training")
+    return _trained(ready, outcome, given(state, "training"), last, recorder)
+
+
+def _trained(ready: Assembled, outcome: str, state: TrainingState, last: Moment, recorder: Recorder) -> Solution:
+    """The solution at the last moment, which is its last row and snapshot whether it was asked for or not."""
+    heads = given(ready.heads, "heads")
+    closing = Recorder.resumed(recorder.freeze())
+    closing.add_row(row(last, heads))
+    closing.add_snapshot(last.state.s, last.state.rho)
+    record = closing.freeze()
     times, mu, costate_t, p, queries = EMPTY, EMPTY, EMPTY, EMPTY, EMPTY
     names = () if ready.batch is None else ready.batch.names
-    if ready.tokens is not None:
-        times = ready.tokens.edges
-        mu, costate_t, p, queries, _, _ = _depth(ready.tokens, heads.measure(final), times)
+    tokens = ready.tokens
+    if tokens is not None:
+        times = tokens.edges
+        rho = heads.measure(last.state.rho)
+        mu, costate_t, p, queries, _, _ = interruptible(lambda: _depth(tokens, rho, times))
     kept_rho = (record.history, record.snapshot_s, record.snapshots)
-    return Solution(problem, "finished", state, *kept_rho, times, mu, costate_t, p, names, queries)
+    return Solution(ready.problem, outcome, state, *kept_rho, times, mu, costate_t, p, names, queries)

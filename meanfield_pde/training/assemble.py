@@ -33,7 +33,7 @@ from meanfield_pde.training.scheduler import Training
 from meanfield_pde.training.shallow import shallow_model
 from meanfield_pde.training.splitting import splitting
 from meanfield_pde.training.state import TrainingState
-from meanfield_pde.training.stepsize import Control, EnergyControl, Fixed
+from meanfield_pde.training.stepsize import Control, ErrorControl, Fixed
 
 # the heads of tokens that move by a prescribed drift alone: one that does nothing
 STILL = Heads(family="scalar", points=((0.0, 0.0),))
@@ -121,7 +121,8 @@ def layer_edges(depth: Depth) -> FloatArray:
 
 def _training(problem: Problem, tokens: TokenSide, heads: FokkerPlanckHeads) -> Training:
     keys = given(problem.training, "training")
-    control: Control = Fixed(keys.ds) if keys.control == "fixed" else EnergyControl(keys.ds, keys.tolerance)
+    fixed, falling = keys.control == "fixed", keys.control == "energy"
+    control: Control = Fixed(keys.ds) if fixed else ErrorControl(keys.ds, keys.tolerance, falling)
     return Training(tokens, heads, splitting(keys.splitting), keys.order, control)
 
 

@@ -13,7 +13,7 @@ from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteErr
 from meanfield_pde.model.sides import FirstVariation, HeadSide, TokenSide
 from meanfield_pde.training import splitting as split
 from meanfield_pde.training.state import Moment, TrainingState
-from meanfield_pde.training.stepsize import Control, EnergyControl, Fixed
+from meanfield_pde.training.stepsize import Control, ErrorControl, Fixed
 
 # a time closer to a step than this share of it is that step
 SNAP = 1e-9
@@ -59,7 +59,8 @@ class Training:
             raise NotFiniteError(
                 f"the free energy is {energy} at s = {state.s:g}, step {state.step}: loss {variation.loss}"
             )
-        return Moment(state, variation, energy, side)
+        slope = self.heads.slope(state.rho, self.heads.potential(variation.potential))
+        return Moment(state, variation, energy, slope, side)
 
     def step(self, moment: Moment, ds: float) -> Trial:
         """rho after a step ds from ``moment``, and beside it the step of the other order, to tell the error by."""
@@ -113,7 +114,7 @@ class Training:
 
     def _advance(self, moment: Moment) -> Moment:
         state = moment.state
-        if isinstance(self.control, EnergyControl):
+        if isinstance(self.control, ErrorControl):
             return self._controlled(moment, self.control)
         trial = self.step(moment, self.control.ds)
         error = self.heads.distance(trial.rho, trial.other)
@@ -128,7 +129,7 @@ class Training:
         rise = float(np.fmax(np.fmax(state.energy_rise, 0.0), after.free_energy - before.free_energy))
         return after._replace(state=replace(state, energy_rise=rise))
 
-    def _controlled(self, moment: Moment, control: EnergyControl) -> Moment:
+    def _controlled(self, moment: Moment, control: ErrorControl) -> Moment:
         state, ds, rejected = moment.state, moment.state.ds, moment.state.rejected
         fault: NotFiniteError | None = None
         while True:
@@ -162,7 +163,7 @@ class Training:
                 # a trial that is not finite is one more rejected trial; the smallest step ends it with words
                 error, after, fault = np.inf, None, found
             accepted = after is not None and control.accepts(error, rise, estimate)
-            following = control.next_step(ds, error, accepted)
+            following = control.next_step(ds, error, accepted, state.step_error)
             if accepted and after is not None:
                 return after._replace(state=replace(after.state, ds=following, rejected=rejected))
             ds, rejected = following, rejected + 1

@@ -32,9 +32,14 @@ class TrainingState:
 
 
 class Moment(NamedTuple):
-    """A state with what was computed there; ``side`` marks a time between steps, reached by a step then discarded."""
+    """A state with what was computed there.
+
+    Meaning: ``slope`` is ‖∇psi + beta ∇log rho‖ in L2(rho), the root of the rate at which the free energy falls;
+    ``side`` marks a time between steps, reached by a step then discarded.
+    """
 
     state: TrainingState
     variation: FirstVariation
     free_energy: float
+    slope: float
     side: bool

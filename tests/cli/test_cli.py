@@ -15,8 +15,8 @@ import pytest
 
 from meanfield_pde import library
 from meanfield_pde.cli.main import main
+from meanfield_pde.output.checkpoints import newest
 from meanfield_pde.output.file_schema import read_checkpoint, read_result
-from meanfield_pde.output.run import newest_checkpoint
 from meanfield_pde.problem_file import parse_problem
 from meanfield_pde.training.scheduler import Training
 
@@ -234,10 +234,10 @@ def test_not_finite_is_exit_3_and_the_last_good_checkpoint_stays(
     lines = capsys.readouterr().err.splitlines()
     assert lines[-2].startswith("not finite: s = 0.1 of 0.2, step 2, ")
     assert lines[-1].startswith("meanfield-pde: ")
-    found, notes = newest_checkpoint(tmp_path / "out")
-    assert found is not None
-    assert not notes
-    assert found[2].step == 2
+    found = newest(tmp_path / "out")
+    assert found.checkpoint is not None
+    assert not found.notes
+    assert found.checkpoint.state.step == 2
     assert not (tmp_path / "out" / "result.h5").exists()
 
 
@@ -278,8 +278,7 @@ def test_a_signal_ends_a_run_with_its_state_saved(number: int, write: Write, tmp
     lines = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
     assert lines[-2].startswith("interrupted: s = ")
     assert lines[-1] == f"meanfield-pde: state saved: go on with `meanfield-pde resume {folder}`"
-    newest = max(folder.glob("checkpoints/step-*.h5"))
-    state = read_checkpoint(newest)[1]
+    state = read_checkpoint(max(folder.glob("checkpoints/step-*.h5"))).state
     # the very step it stopped at, not the last regular checkpoint
     assert lines[-2].split("step ")[1].split(",")[0] == str(state.step)
     assert not list(folder.glob("checkpoints/.*"))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 from meanfield_pde import library
 from meanfield_pde.cli import demo
-from meanfield_pde.cli.interrupts import interruptible
+from meanfield_pde.cli.interrupts import heard_once
 from meanfield_pde.cli.main import main
 from meanfield_pde.cli.running import find_problem
+from meanfield_pde.output.background import interruptible, is_at_work
 
 Out = pytest.CaptureFixture[str]
 FEW = {
@@ -123,29 +125,31 @@ def test_a_problem_that_lost_its_form_is_measured_by_itself(
     assert "self-convergence" in capsys.readouterr().err
 
 
-def test_a_signal_waits_for_the_next_whole_state() -> None:
+def test_a_signal_is_heard_at_once_while_work_goes_on() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with interruptible() as check:
-        check()
-        signal.raise_signal(signal.SIGTERM)
-        # a step goes on here, and then the state is whole
-        with pytest.raises(KeyboardInterrupt):
-            check()
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_a_long_step_is_broken_off() -> None:
+    done = []
     began = time.monotonic()
-    with interruptible():
-        signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            time.sleep(5.0)
-    assert 0.2 < time.monotonic() - began < 1.0
+    timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGTERM])
+    timer.start()
+    with heard_once(), pytest.raises(KeyboardInterrupt):
+        interruptible(lambda: (time.sleep(1.0), done.append(1)))
+    assert 0.1 < time.monotonic() - began < 0.7
+    assert signal.getsignal(signal.SIGINT) is before
+    assert is_at_work()
+    assert not done
+    time.sleep(1.2)
+    assert not is_at_work()
+    assert done == [1]
 
 
-def test_a_second_signal_does_not_wait_and_saving_is_not_broken_off() -> None:
-    with interruptible():
-        signal.raise_signal(signal.SIGINT)
+def test_work_in_the_background_gives_and_raises_like_any_other() -> None:
+    assert interruptible(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        interruptible(lambda: 1 // 0)
+
+
+def test_a_second_signal_does_not_break_off_what_is_being_saved() -> None:
+    with heard_once():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         try:

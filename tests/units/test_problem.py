@@ -151,7 +151,7 @@ def test_what_is_allowed_is_accepted(changes: dict[str, Any]) -> None:
         (training(s_end=float("inf")), "training.s_end = inf must be finite"),
         (training(splitting="stang"), "training.splitting = 'stang' is not known; did you mean 'strang'"),
         (training(order=3), "training.order = 3 is not covered: take 1 or 2"),
-        (training(control="adaptive"), "training.control = 'adaptive' is not known; allowed: fixed, energy"),
+        (training(control="adaptive"), "training.control = 'adaptive' is not known; allowed: fixed, error, energy"),
         (training(tolerance=0.0), "training.tolerance = 0"),
         # output
         ({"output": Output((0.5, 1.5))}, r"output.times\[1\] = 1.5 is beyond training.s_end = 1"),

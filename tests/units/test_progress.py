@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 def moment(s: float, step: int) -> Moment:
     variation = FirstVariation(0.5 - s, np.zeros((1, 1)), TokenReport())
-    return Moment(TrainingState(s, step, 0.1, np.ones((1, 1))), variation, 1.5 - s, False)
+    return Moment(TrainingState(s, step, 0.1, np.ones((1, 1))), variation, 1.5 - s, 0.5, False)
 
 
 def ticking() -> Any:

@@ -21,7 +21,7 @@ from meanfield_pde.model.sides import FirstVariation, Moved
 from meanfield_pde.training.scheduler import Training
 from meanfield_pde.training.splitting import SPLITTINGS, Splitting, apply, check, splitting
 from meanfield_pde.training.state import Moment, TrainingState
-from meanfield_pde.training.stepsize import EnergyControl, Fixed
+from meanfield_pde.training.stepsize import ErrorControl, Fixed
 
 GRID = Grid((-2.0,), (2.0,), (24,), (False,))
 X = GRID.centers(0)
@@ -194,7 +194,7 @@ def test_requested_times_are_met_bit_for_bit(ds: float, spacing: float) -> None:
         np.testing.assert_array_equal(a.state.rho, b.state.rho)
 
 
-@pytest.mark.parametrize("control", [Fixed(0.1), EnergyControl(0.05, 1e-3)])
+@pytest.mark.parametrize("control", [Fixed(0.1), ErrorControl(0.05, 1e-3)])
 def test_asking_for_more_changes_no_state_and_no_other_output(control: Any) -> None:
     runs = [
         list(training("gibbs", 2, control).run(state(control.ds), 1.0, times))
@@ -245,7 +245,7 @@ def test_one_huge_step_and_one_tiny_end() -> None:
 
 
 def test_a_run_goes_on_from_any_of_its_states() -> None:
-    for control in (Fixed(0.07), EnergyControl(0.05, 1e-3)):
+    for control in (Fixed(0.07), ErrorControl(0.05, 1e-3)):
         whole = [m for m in training("gibbs", 2, control).run(state(control.ds), 1.0) if not m.side]
         for k in (1, 4):
             rest = [m for m in training("gibbs", 2, control).run(whole[k].state, 1.0) if not m.side]
@@ -264,7 +264,7 @@ def test_a_run_goes_on_from_any_of_its_states() -> None:
 
 @pytest.mark.parametrize(("name", "order"), [("gibbs", 2), ("gibbs", 1), ("strang", 2), ("lie", 1)])
 def test_energy_never_rises_beyond_its_estimate(name: str, order: int) -> None:
-    control = EnergyControl(0.5, 1e-3)
+    control = ErrorControl(0.5, 1e-3)
     moments = list(training(name, order, control).run(state(0.5), 2.0))
     energies = np.array([m.free_energy for m in moments if not m.side])
     # to first order in an error of 1e-3 the energy is off by at most that times the largest slope, of order 1
@@ -278,7 +278,7 @@ def test_energy_never_rises_beyond_its_estimate(name: str, order: int) -> None:
 def test_steps_grow_towards_the_stationary_state_and_the_tolerance_counts() -> None:
     counts = []
     for tolerance in (1e-2, 1e-3, 1e-4):
-        moments = [m for m in training("gibbs", 2, EnergyControl(0.01, tolerance)).run(state(0.01), 5.0) if not m.side]
+        moments = [m for m in training("gibbs", 2, ErrorControl(0.01, tolerance)).run(state(0.01), 5.0) if not m.side]
         counts.append(len(moments))
         ds = np.diff([m.state.s for m in moments])
         assert ds[-1] > 2.0 * ds[0]
@@ -290,7 +290,7 @@ def test_steps_grow_towards_the_stationary_state_and_the_tolerance_counts() -> N
 def test_control_rests_at_the_stationary_state(offset: float) -> None:
     # no energy is left to fall: rounding of F must not be taken for a rise
     tokens = GivenPotential(WELL + offset, KAPPA)
-    moments = list(training("gibbs", 2, EnergyControl(0.1, 1e-4), tokens).run(state(0.1), 300.0))
+    moments = list(training("gibbs", 2, ErrorControl(0.1, 1e-4), tokens).run(state(0.1), 300.0))
     assert moments[-1].state.s == 300.0
     assert moments[-1].state.rejected <= 10
     mean = GRID.integral(moments[-1].state.rho[0] * X)
@@ -302,7 +302,7 @@ def test_control_rests_at_the_stationary_state(offset: float) -> None:
 def test_a_trial_that_is_not_finite_is_cut_once_and_the_run_goes_on() -> None:
     for bad in (np.nan, np.inf):
         tokens = Faulty(lambda call, psi, bad=bad: np.where(np.arange(24) == 7, bad, psi) if call == 4 else psi)
-        moments = list(training("gibbs", 2, EnergyControl(0.02, 1e-2), tokens).run(state(0.02), 0.2))
+        moments = list(training("gibbs", 2, ErrorControl(0.02, 1e-2), tokens).run(state(0.02), 0.2))
         assert moments[-1].state.rejected == 1
         assert moments[-1].state.s == 0.2
         assert all(np.isfinite(m.state.rho).all() for m in moments)
@@ -312,7 +312,7 @@ def test_a_trial_that_is_not_finite_is_cut_once_and_the_run_goes_on() -> None:
 def test_what_stays_not_finite_ends_with_field_cell_step_and_time() -> None:
     tokens = Faulty(lambda call, psi: np.where(np.arange(24) == 7, np.nan, psi) if call > 6 else psi)
     with pytest.raises(MeanFieldError, match="step control fell") as caught:
-        list(training("gibbs", 2, EnergyControl(0.02, 1e-2), tokens).run(state(0.02), 0.2))
+        list(training("gibbs", 2, ErrorControl(0.02, 1e-2), tokens).run(state(0.02), 0.2))
     words = str(caught.value)
     assert all(word in words for word in ("psi", "cell (7,)", "s = ", "step "))
     fixed = Faulty(lambda call, psi: np.where(np.arange(24) == 7, np.nan, psi) if call > 6 else psi)
@@ -323,13 +323,13 @@ def test_what_stays_not_finite_ends_with_field_cell_step_and_time() -> None:
 def test_an_energy_that_always_rises_ends_at_the_smallest_step() -> None:
     # the potential with the wrong sign: every step raises the energy
     tokens = Faulty(lambda call, psi: -5.0 * psi)
-    control = EnergyControl(0.02, 1e-2, smallest=1e-6)
+    control = ErrorControl(0.02, 1e-2, smallest=1e-6)
     with pytest.raises(MeanFieldError, match=r"fell to ds = .*smallest 1e-06"):
         list(training("gibbs", 2, control, tokens).run(state(0.02), 0.2))
 
 
 def test_control_says_no_to_what_cannot_be_compared() -> None:
-    control = EnergyControl(0.1, 1e-3)
+    control = ErrorControl(0.1, 1e-3)
     assert control.accepts(1e-4, -1.0, 0.0)
     for error, rise, estimate in ((np.nan, -1.0, 1.0), (1e-4, np.nan, 1.0), (1e-4, -1.0, np.nan), (1e-4, -np.inf, 1.0)):
         assert not control.accepts(error, rise, estimate)

@@ -1,0 +1,48 @@
+"""Work in a thread of its own, so that the main thread hears a signal at once, whatever compiled code is doing.
+
+Compiled kernels hold no interpreter lock but hear no signal either; whoever waits for them here does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+NAME = "meanfield_pde at work"
+# seconds between two looks for a signal
+POLL = 0.1
+T = TypeVar("T")
+
+
+def interruptible(work: Callable[[], T]) -> T:
+    """Do ``work`` in the background and give what it returns or raises.
+
+    Meaning: when the wait for it is broken off (KeyboardInterrupt), the work goes on unheard until it ends by itself;
+    work that only computes, state in and state out, can be left to that.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()  # only the main thread hears signals
+    done = threading.Event()
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=run, name=NAME, daemon=True).start()
+    while not done.wait(POLL):
+        pass  # a signal that reached another thread is looked at now
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def is_at_work() -> bool:
+    """Whether work that nobody waits for any more is still going on."""
+    return any(thread.name == NAME for thread in threading.enumerate())

@@ -6,12 +6,13 @@ STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench docs clean
+.PHONY: help install demo test torture lint bench docs clean
 
 help:
 	@echo "make install    make $(VENV) and install the package with its tools (again only when pyproject.toml changed)"
 	@echo "make demo       train on handwritten digits, then on the problem with a known exact solution"
 	@echo "make test       lint, then the whole suite"
+	@echo "make torture    runs killed at any moment and faults at every write, compared bit for bit with undisturbed ones"
 	@echo "make lint       ruff, mypy, import-linter"
 	@echo "make bench      the benchmarks"
 	@echo "make docs       the reference from the docstrings, into build/docs"
@@ -39,6 +40,9 @@ test: lint
 	rm -f .coverage .coverage.*
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m plain --cov --cov-report= $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -q -n 2 --cov --cov-append --cov-report=term:skip-covered --cov-fail-under=90 $(PYTEST_ARGS)
+
+torture: $(STAMP)
+	$(BIN)/python tests/restart/torture.py --kills 50 --every 1 --cold 3
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/attention.py

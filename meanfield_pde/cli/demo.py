@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meanfield_pde.cli.running import find_problem, run_folder
+from meanfield_pde.cli.running import Means, find_problem, run_folder
 from meanfield_pde.cli.showing import accuracy_words, print_exact
 from meanfield_pde.errors import FileError
 
@@ -49,7 +49,7 @@ def _run(name: str, folder: Path, threads: int | None, quiet: bool) -> Solution:
     _make_room(target)
     target.mkdir(parents=True, exist_ok=True)
     (target / MARK).touch()
-    return run_folder(problem, target, threads, quiet)
+    return run_folder(problem, target, Means(threads, quiet))
 
 
 def _make_room(target: Path) -> None:

@@ -46,6 +46,7 @@ Steps = Annotated[
 Minutes = Annotated[
     float | None, typer.Option(metavar="X", help="Stop before X minutes on the clock are over; `resume` goes on.")
 ]
+Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Bytes the run may take, such as 2GB (4GB).")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only say how the run ended.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
@@ -76,13 +77,15 @@ def run_command(
     set_: Set = None,
     steps: Steps = None,
     minutes: Minutes = None,
+    memory: Memory = None,
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
     """Solve a problem into a new folder: problem.toml, checkpoints, segments of the record, result.h5."""
-    from meanfield_pde.cli.running import find_problem, limits, run_folder
+    from meanfield_pde.cli.running import Means, find_problem, run_folder
 
-    _ended(run_folder(find_problem(problem, set_ or ()), output, threads, quiet, limits(steps, minutes)), output, quiet)
+    means = Means(threads, quiet, memory, steps, minutes)
+    _ended(run_folder(find_problem(problem, set_ or ()), output, means), output, quiet)
 
 
 @app.command("resume", short_help="Go on with a run, bit for bit.", epilog=EXITS)
@@ -94,6 +97,7 @@ def resume_command(
     ] = None,
     steps: Steps = None,
     minutes: Minutes = None,
+    memory: Memory = None,
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
@@ -102,9 +106,9 @@ def resume_command(
     --set may change training.s_end, training.rest and output.*. With --from an older checkpoint is taken, and what
     came after it is given up.
     """
-    from meanfield_pde.cli.running import limits, resume_folder
+    from meanfield_pde.cli.running import Means, resume_folder
 
-    _ended(resume_folder(folder, set_ or (), threads, quiet, step, limits(steps, minutes)), folder, quiet)
+    _ended(resume_folder(folder, set_ or (), step, Means(threads, quiet, memory, steps, minutes)), folder, quiet)
 
 
 def _ended(solution: Solution, folder: Path, quiet: bool) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meanfield_pde.cli.interrupts import heard_once
 from meanfield_pde.cli.terminal import say
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from meanfield_pde.output.run import Progress
     from meanfield_pde.output.solution import Solution
     from meanfield_pde.problem import Problem
-    from meanfield_pde.training.stopping import Stop
 
 INTERRUPTED = 130
 
@@ -50,55 +51,67 @@ def find_problem(name: str, overrides: Sequence[str] = ()) -> Problem:
     return replace(parse_problem(dump_problem(problem), name, overrides), base=problem.base)
 
 
-def run_folder(problem: Problem, folder: Path, threads: int | None, quiet: bool, stop: Stop | None = None) -> Solution:
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a run on the command line may use; none of it changes a bit of its result.
+
+    Meaning: ``threads`` all processors if None, at most ``memory`` bytes, as in "2GB"; ``steps`` and ``minutes`` say
+    how much of the run to do now.
+    """
+
+    threads: int | None = None
+    quiet: bool = False
+    memory: str | None = None
+    steps: int | None = None
+    minutes: float | None = None
+
+    def keywords(self) -> dict[str, Any]:
+        """Keywords of `run` and `resume`. Raises: MeanFieldError for numbers that are not positive."""
+        from meanfield_pde.training.memory_plan import MEMORY
+        from meanfield_pde.training.stopping import Stop
+
+        return {
+            "threads": self.threads,
+            "memory": MEMORY if self.memory is None else bytes_of(self.memory),
+            "stop": Stop(self.steps, None if self.minutes is None else 60.0 * self.minutes),
+            "said": None if self.quiet else say,
+        }
+
+
+def bytes_of(words: str) -> float:
+    """A number of bytes such as 2GB, 512 MiB or 3e9. Raises: MeanFieldError."""
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*(?:([kmgt]?)(i?)b)?\s*", words.lower())
+    try:
+        size = float(found[1]) * (1024.0 if found[3] else 1000.0) ** " kmgt".index(found[2] or " ") if found else 0.0
+    except ValueError:
+        size = 0.0
+    if not 0.0 < size < inf:
+        raise MeanFieldError(f"memory = {words!r} is no number of bytes above 0: give one such as 2GB or 512MB")
+    return size
+
+
+def run_folder(problem: Problem, folder: Path, means: Means) -> Solution:
     """Solve in a new folder with progress. Raises: Interrupted with the state saved, MeanFieldError."""
     from meanfield_pde.output.run import run
-    from meanfield_pde.training.stopping import UNLIMITED
 
-    end = problem.training.s_end if problem.training is not None else None
-    limits = stop or UNLIMITED
-    return _watched(
-        end, folder, quiet, lambda progress: run(problem, folder, threads=threads, progress=progress, stop=limits)
-    )
+    end, keywords = problem.training.s_end if problem.training is not None else None, means.keywords()
+    return _watched(end, folder, means.quiet, lambda progress: run(problem, folder, progress=progress, **keywords))
 
 
-def resume_folder(
-    folder: Path,
-    overrides: Sequence[str],
-    threads: int | None,
-    quiet: bool,
-    step: int | None = None,
-    stop: Stop | None = None,
-) -> Solution:
+def resume_folder(folder: Path, overrides: Sequence[str], step: int | None, means: Means) -> Solution:
     """Go on with the run of a folder, with progress. Raises: as `run_folder`."""
     from meanfield_pde.output.run import PROBLEM, resume
     from meanfield_pde.problem_file import load_problem
-    from meanfield_pde.training.stopping import UNLIMITED
 
-    end = None
+    end, keywords = None, means.keywords()
     if (folder / PROBLEM).exists():
         training = load_problem(folder / PROBLEM, overrides).training
         end = None if training is None else training.s_end
 
     def go(progress: Progress) -> Solution:
-        return resume(
-            folder,
-            overrides,
-            step=step,
-            threads=threads,
-            progress=progress,
-            stop=stop or UNLIMITED,
-            said=None if quiet else lambda note: say(f"resumed {note}"),
-        )[0]
+        return resume(folder, overrides, step=step, progress=progress, **keywords)[0]
 
-    return _watched(end, folder, quiet, go)
-
-
-def limits(steps: int | None, minutes: float | None) -> Stop:
-    """How much of a run to do now. Raises: MeanFieldError for numbers that are not positive."""
-    from meanfield_pde.training.stopping import Stop
-
-    return Stop(steps, None if minutes is None else 60.0 * minutes)
+    return _watched(end, folder, means.quiet, go)
 
 
 def _watched(end: float | None, folder: Path, quiet: bool, go: Callable[[Progress], Solution]) -> Solution:

@@ -22,7 +22,7 @@ from meanfield_pde.equations.forward_backward import (
 )
 from meanfield_pde.equations.means_tables import MeansTables
 from meanfield_pde.equations.mu_continuity import Transport, seen_weights
-from meanfield_pde.equations.path_budget import fastest, stages_fit
+from meanfield_pde.equations.path_budget import PathBytes, fastest, path_bytes, stages_fit
 from meanfield_pde.equations.query_tokens import Queries, QueryPath, follow, query_costates
 from meanfield_pde.equations.token_report import Sweep, token_report
 from meanfield_pde.errors import MeanFieldError
@@ -156,7 +156,7 @@ class GridTokens:
             size = tables.least_size(reach, seen_weights(self.transport.grid, met), tables.larger(size))
 
     def _sweep(self, rho: tuple[Measure, ...], starts: list[FloatArray], size: int | None) -> Sweep:
-        keep = self._keep_stages(rho, sum(len(start) for start in starts), size)
+        keep = self.keeps_stages(rho, sum(len(start) for start in starts), size)
         fields = self.assemble(rho, size)
         count = len(starts)
         paths = self._blocks(
@@ -191,8 +191,8 @@ class GridTokens:
             worst = float(np.maximum(worst, self.tables.error(size, reach, weights)))
         return worst
 
-    def _keep_stages(self, rho: tuple[Measure, ...], batch: int, size: int | None) -> bool:
-        """Whether the stages of a sweep fit the budget. Raises: MeanFieldError if not even its steps do."""
+    def path_bytes(self, rho: tuple[Measure, ...], batch: int, size: int | None) -> PathBytes:
+        """The most that the path of ``batch`` laws takes under heads rho, with ``size`` table nodes."""
         grid = self.transport.grid
         if self.attention.is_mean:
             # means stay in the box, so |V| <= sum of rho |W| |y|: the count of steps is bounded before the first one
@@ -204,7 +204,11 @@ class GridTokens:
         if self.attention.name == "sinkhorn":
             heads = [self._heads(law) for law in rho]
             numbers *= 1 + max(len(one.scores) for one in heads if isinstance(one, HeadMatrices))
-        return stages_fit(self.transport, self.edges, batch, speed, numbers, self.budget)
+        return path_bytes(self.transport, self.edges, batch, speed, numbers)
+
+    def keeps_stages(self, rho: tuple[Measure, ...], batch: int, size: int | None) -> bool:
+        """Whether the stages of a sweep fit the budget. Raises: MeanFieldError if not even its steps do."""
+        return stages_fit(self.path_bytes(rho, batch, size), self.budget)
 
     def backward(self, sweep: Sweep, p_end: FloatArray) -> Costate:
         """Carry p (B, *cells) back; the gradient is the mean over sequences, summed over blocks in a fixed order."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
@@ -15,23 +17,34 @@ def fastest(transport: Transport, field: AssembledField, u: FloatArray) -> float
     return max(float(np.abs(v).max(initial=0.0)) for v in face_velocity(transport, field, u)[1])
 
 
-def stages_fit(
-    transport: Transport, edges: FloatArray, batch: int, speed: float, moments: int, budget: float
-) -> bool:
-    """Whether the stages of a sweep fit the budget of bytes; its steps must.
+class PathBytes(NamedTuple):
+    """The most steps of a sweep through depth, the bytes of mu before each, and of all their stages when kept."""
+
+    steps: float
+    starts: float
+    stages: float
+
+
+def path_bytes(transport: Transport, edges: FloatArray, batch: int, speed: float, moments: int) -> PathBytes:
+    """What the path of mu takes at most.
 
     Meaning: ``speed`` bounds |V| without the drift, ``moments`` counts the numbers a stage keeps of one law.
-    Raises: MeanFieldError if not even the steps fit.
     """
     grid = transport.grid
     rate = sum(speed / h for h in grid.spacing) + transport.drift_rate(float(edges[0]), float(edges[-1]))
     steps = len(edges) - 1 + rate * float(edges[-1] - edges[0]) / transport.cfl
     one = 8.0 * batch * grid.size
-    if steps * one > budget:
-        raise MeanFieldError(
-            f"the path of mu needs up to {steps * one:.3g} bytes ({steps:.3g} steps of {one:.3g}), "
-            f"over the budget of {budget:.3g}: take fewer cells, a smaller box or fewer sequences"
-        )
     # a stage is its input, a velocity and a reconstruction per axis, and the moments
     stage = one * (1 + 2 * grid.dim) + 8.0 * batch * moments
-    return bool(steps * transport.stepper.stages * stage <= budget)
+    return PathBytes(steps, steps * one, steps * transport.stepper.stages * stage)
+
+
+def stages_fit(path: PathBytes, budget: float) -> bool:
+    """Whether the stages of a sweep fit the budget of bytes; its steps must. Raises: MeanFieldError if they do not."""
+    if path.starts > budget:
+        raise MeanFieldError(
+            f"the path of mu needs up to {path.starts:.3g} bytes ({path.steps:.3g} steps of "
+            f"{path.starts / path.steps:.3g}), over the budget of {budget:.3g}: take fewer cells, a smaller box or "
+            "fewer sequences, or give more with --memory"
+        )
+    return path.stages <= budget

@@ -12,13 +12,14 @@ from meanfield_pde.model.aggregation import AggregationField
 from meanfield_pde.model.circle import circle_field
 from meanfield_pde.model.field import AssembledField, MeansTable, PrescribedField, Target
 from meanfield_pde.model.heads import HeadMatrices
+from meanfield_pde.model.kernel_sums import BLOCK, KEPT
 from meanfield_pde.model.l2 import l2_field
 from meanfield_pde.model.lattice import Lattice
 from meanfield_pde.model.linear import LinearField
 from meanfield_pde.model.perceptron import PerceptronField, Perceptrons
 from meanfield_pde.model.separable import SeparableField, separable
 from meanfield_pde.model.sinkhorn import SinkhornField
-from meanfield_pde.model.softmax_cost import TablePlan, table_plan
+from meanfield_pde.model.softmax_cost import TablePlan, line_plan, table_plan
 from meanfield_pde.model.softmax_direct import DirectField
 from meanfield_pde.model.softmax_keys import KeyField
 from meanfield_pde.model.softmax_matrix import MatrixField
@@ -70,8 +71,21 @@ def plan_means(
     if attention.name != "softmax" or lattice.circle or isinstance(heads, Perceptrons):
         return TablePlan("direct")
     if len(lattice.axes) == 1:
-        return TablePlan("line", SIZES)
+        return line_plan(lattice, targets, SIZES, fields)
     return table_plan(lattice, targets, heads, laws, fields, tolerance)
+
+
+def kernel_bytes(attention: Attention, lattice: Lattice, targets: tuple[Target, ...], scores: int) -> float:
+    """The most bytes that kernels over pairs of points and cells take at once, for so many score matrices.
+
+    Meaning: they are kept up to `KEPT`, and made again in blocks beyond; those of Sinkhorn are whole, a few at a time.
+    """
+    cells, points = len(lattice.points), sum(len(t.points) for t in targets)
+    if attention.name == "sinkhorn":
+        return 8.0 * (4.0 * cells * cells + BLOCK)
+    if attention.name in ("softmax", "unnormalised", "l2", "windowed"):
+        return min(8.0 * scores * cells * points, KEPT) + 24.0 * BLOCK
+    return 0.0
 
 
 def make_table(way: str, lattice: Lattice, reach: Reach, size: int) -> MeansTable:

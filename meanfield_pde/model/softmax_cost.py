@@ -33,10 +33,14 @@ TOLERANCE = {1: 1e-10, 2: 1e-8, 3: 1e-6}
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """How means are taken: the ``way``, direct, separable, line (one axis), keys or matrix, and sizes of its table."""
+    """How means are taken: the ``way``, direct, separable, line (one axis), keys or matrix, and sizes of its table.
+
+    Meaning: ``bytes`` is the most that tables and matrices of all fields hold at the largest size.
+    """
 
     way: str
     sizes: tuple[int, ...] = ()
+    bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +108,19 @@ def table_plan(
         del costs["matrix"]
     way = min(costs, key=lambda name: costs[name].operations)
     if way == "keys":
-        return TablePlan(way, UNIFORM_SIZES[dim])
+        sizes = UNIFORM_SIZES[dim]
+        return TablePlan(way, sizes, 8.0 * laws * (dim + 2) * sizes[-1] ** dim)
     if way == "matrix":
         entries = 8.0 * fields * _entries(targets, heads)
-        return TablePlan(way, tuple(q for q in CHEBYSHEV_SIZES[dim] if entries * q**dim <= MATRIX_BYTES))
+        sizes = tuple(q for q in CHEBYSHEV_SIZES[dim] if entries * q**dim <= MATRIX_BYTES)
+        return TablePlan(way, sizes, entries * sizes[-1] ** dim if sizes else 0.0)
     return TablePlan(way)
+
+
+def line_plan(lattice: Lattice, targets: tuple[Target, ...], sizes: tuple[int, ...], fields: int) -> TablePlan:
+    """The one table on a line, its exponentials and one matrix M a field."""
+    faces = sum(len(t.points) for t in targets)
+    return TablePlan("line", sizes, 8.0 * sizes[-1] * (3.0 * len(lattice.points) + float(faces) * fields))
 
 
 def _entries(targets: tuple[Target, ...], heads: HeadMatrices) -> int:

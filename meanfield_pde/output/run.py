@@ -20,6 +20,8 @@ from meanfield_pde.output.solution import Solution
 from meanfield_pde.output.solve import solve
 from meanfield_pde.problem import Problem
 from meanfield_pde.problem_file import absolute_paths, dump_problem, load_problem
+from meanfield_pde.training.assemble import Assembled
+from meanfield_pde.training.memory_plan import MEMORY, in_words, spelled, total
 from meanfield_pde.training.state import Moment, TrainingState
 from meanfield_pde.training.stopping import UNLIMITED, Stop
 
@@ -37,9 +39,13 @@ def run(
     threads: int | None = None,
     progress: Progress | None = None,
     stop: Stop = UNLIMITED,
+    memory: float = MEMORY,
+    said: Callable[[str], None] | None = None,
 ) -> Solution:
     """Solve a problem in a new ``folder``: problem.toml, checkpoints/, segments/, result.h5.
 
+    Meaning: ``stop`` says how much of it to do now, ``memory`` how many bytes it may take; ``said`` hears the plan of
+    the memory before the first step, ``progress`` every moment.
     Raises: FileError when the folder cannot be written or already holds a run; KeyboardInterrupt with the state
     saved.
     """
@@ -54,7 +60,7 @@ def run(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _write_text(folder / PROBLEM, text)
-        return _go(problem, folder, Found(None, None, (), ()), threads, progress, stop)
+        return _go(problem, folder, Found(None, None, (), ()), threads, progress, stop, memory, said)
     except OSError as error:
         _unmake(folder, made)
         raise FileError(
@@ -89,6 +95,7 @@ def resume(
     threads: int | None = None,
     progress: Progress | None = None,
     stop: Stop = UNLIMITED,
+    memory: float = MEMORY,
     said: Callable[[str], None] | None = None,
 ) -> tuple[Solution, str]:
     """Go on with the run in ``folder`` from its newest whole checkpoint, bit for bit; also what was resumed, in words.
@@ -128,9 +135,10 @@ def resume(
         notes.append("no checkpoint yet: from the start")
     if text != (folder / PROBLEM).read_text(encoding="utf-8"):
         _write_text(folder / PROBLEM, text)
+    note = "; ".join(notes)
     if said is not None:
-        said("; ".join(notes))
-    return _go(problem, folder, found, threads, progress, stop), "; ".join(notes)
+        said(f"resumed {note}")
+    return _go(problem, folder, found, threads, progress, stop, memory, said), note
 
 
 def refuse_changes(path: Path, saved: str, now: str) -> None:
@@ -171,6 +179,8 @@ def _go(
     threads: int | None,
     progress: Progress | None,
     stop: Stop,
+    memory: float,
+    said: Callable[[str], None] | None,
 ) -> Solution:
     if problem.training is not None:
         for name in (CHECKPOINTS, SEGMENTS):
@@ -192,8 +202,21 @@ def _go(
         if not moment.side and checkpoints.due(moment.state):
             checkpoints.save(moment.state, recorder)
 
+    def on_ready(ready: Assembled) -> None:
+        if said is not None:
+            said(f"memory: at most {spelled(total(ready.memory))} of {spelled(memory)}: {in_words(ready.memory)}")
+
     try:
-        solution = solve(problem, threads=threads, start=start, recorder=recorder, on_moment=on_moment, stop=stop)
+        solution = solve(
+            problem,
+            threads=threads,
+            start=start,
+            recorder=recorder,
+            on_moment=on_moment,
+            stop=stop,
+            memory=memory,
+            on_ready=on_ready,
+        )
     except KeyboardInterrupt:
         if last:
             checkpoints.save(last[-1], recorder)

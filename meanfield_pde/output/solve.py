@@ -20,6 +20,7 @@ from meanfield_pde.output.record import Observer, Recorder
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.problem import Problem, given
 from meanfield_pde.training.assemble import Assembled, assemble
+from meanfield_pde.training.memory_plan import MEMORY
 from meanfield_pde.training.state import Moment, TrainingState
 from meanfield_pde.training.stopping import UNLIMITED, Stop, Watch
 
@@ -52,16 +53,21 @@ def solve(
     recorder: Recorder | None = None,
     on_moment: Callable[[Moment], None] | None = None,
     stop: Stop = UNLIMITED,
+    memory: float = MEMORY,
+    on_ready: Callable[[Assembled], None] | None = None,
 ) -> Solution:
     """Solve ``problem``; a training problem goes on from ``start`` when given (with what was recorded before it).
 
     ``on_moment`` is called after each moment has been recorded (checkpoints and progress hang there); ``stop`` may end
-    the run before its end time, and `Solution.outcome` then says so.
+    the run before its end time, and `Solution.outcome` then says so; ``memory`` bounds its bytes, and ``on_ready`` is
+    called before the first step, with the plan of them.
     Raises: MeanFieldError for a problem that cannot be run; NotFiniteError naming field, cell and time.
     Warns: what `Solution.warnings` says.
     """
     with threadpool_limits(limits=1, user_api="blas"):
-        ready = interruptible(lambda: assemble(problem, threads))
+        ready = interruptible(lambda: assemble(problem, threads, memory))
+        if on_ready is not None:
+            on_ready(ready)
         if problem.kind == "tokens":
             solution = interruptible(lambda: _solve_tokens(ready))
         else:

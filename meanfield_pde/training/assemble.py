@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,19 @@ from meanfield_pde.model import objective as losses
 from meanfield_pde.model.attention import Attention
 from meanfield_pde.model.heads import HeadFunction
 from meanfield_pde.model.sides import TokenSide
-from meanfield_pde.problem import Depth, Feature, Heads, Objective, Problem, Tokens, TwoGaussians, given
+from meanfield_pde.problem import Depth, Feature, Heads, Objective, Problem, Sequence, Tokens, TwoGaussians, given
 from meanfield_pde.problem_objective import UNTARGETED
 from meanfield_pde.sequences import SequenceBatch, sequence_batch
+from meanfield_pde.training.memory_plan import (
+    MEMORY,
+    Part,
+    attention_parts,
+    check_memory,
+    head_parts,
+    path_part,
+    token_parts,
+    total,
+)
 from meanfield_pde.training.scheduler import Training
 from meanfield_pde.training.shallow import shallow_model
 from meanfield_pde.training.splitting import splitting
@@ -56,34 +66,41 @@ class Assembled:
     fixed_heads: tuple[Measure, ...] | None = None
     training: Training | None = None
     state: TrainingState | None = None
+    memory: tuple[Part, ...] = ()
 
 
-# bytes that rho with all that a step and its snapshots need may take
-HEAD_BUDGET = 2e9
+def assemble(problem: Problem, threads: int | None = None, memory: float = MEMORY) -> Assembled:
+    """Make a problem ready to run in at most ``memory`` bytes; `Assembled.memory` is the plan.
 
-
-def assemble(problem: Problem, threads: int | None = None) -> Assembled:
-    """Make a problem ready to run.
-
-    Raises: MeanFieldError for laws that do not fit their box, unstable schemes, or a path over the memory budget.
+    Raises: MeanFieldError for laws that do not fit their box, unstable schemes, or a plan over the memory.
     """
     if problem.kind in ("fokker-planck", "shallow"):
-        return _heads_alone(problem)
+        return _heads_alone(problem, memory)
     grid = given(problem.tokens, "tokens").grid()
     depth = given(problem.depth, "depth")
-    batch = sequence_batch(problem, grid, "train")
+    kept = problem.output.snapshots + len(problem.output.times)
+    singles = sum(isinstance(entry, Sequence) for entry in problem.sequences)
+    times = kept if problem.kind == "tokens" else 0
+    check_memory(token_parts(grid, singles, depth.layers, times), memory)
     if problem.kind == "tokens":
+        batch = sequence_batch(problem, grid, "train")
+        parts = token_parts(grid, len(batch.mu), depth.layers, times)
         fixed = fixed_heads(problem)
-        tokens = grid_tokens(problem, batch, fixed[0].points, threads)
-        return Assembled(problem, token_grid=grid, batch=batch, tokens=tokens, fixed_heads=fixed)
+        tokens, parts = _fitted(grid_tokens(problem, batch, fixed[0].points, threads), fixed, parts, memory)
+        return Assembled(problem, token_grid=grid, batch=batch, tokens=tokens, fixed_heads=fixed, memory=parts)
     head_grid = given(problem.heads, "heads").grid()
     training = given(problem.training, "training")
     lengths = (1.0,) if depth.shared else tuple(np.diff(layer_edges(depth)).tolist())
-    _check_head_memory(head_grid, len(lengths), problem.output.snapshots + len(problem.output.times))
+    parts = head_parts(head_grid, len(lengths), kept)
+    check_memory(parts, memory)
+    batch = sequence_batch(problem, grid, "train")
+    parts += token_parts(grid, len(batch.mu), depth.layers, 0)
     heads = FokkerPlanckHeads(head_grid, training.beta, training.weight_decay, lengths)
     rho = np.repeat(_density_of(given(problem.heads, "heads"))[None], len(lengths), axis=0)
     # one array of points for both sides, so that the distinct scores are found once
-    tokens = grid_tokens(problem, batch, heads.points, threads)
+    tokens, parts = _fitted(
+        grid_tokens(problem, batch, heads.points, threads), heads.measure(rho), parts, memory
+    )
     return Assembled(
         problem,
         token_grid=grid,
@@ -93,19 +110,18 @@ def assemble(problem: Problem, threads: int | None = None) -> Assembled:
         heads=heads,
         training=_training(problem, tokens, heads),
         state=TrainingState(0.0, 0, training.ds, rho),
+        memory=parts,
     )
 
 
-def _check_head_memory(grid: Grid, layers: int, snapshots: int) -> None:
-    """Refuse a law of heads that would not fit the memory, before anything is allocated."""
-    # a step of order 2 holds rho after each axis three times, two rates a face, and a dozen fields more
-    fields = 5 * grid.dim + 15 + snapshots
-    needed = 8.0 * layers * grid.size * fields
-    if needed > HEAD_BUDGET:
-        raise MeanFieldError(
-            f"heads.cells = {grid.cells} in {layers} layers with {snapshots} snapshots need {needed:.3g} bytes, over "
-            f"the budget of {HEAD_BUDGET:.3g}: take fewer cells, fewer layers or fewer output.snapshots"
-        )
+def _fitted(
+    tokens: GridTokens, rho: tuple[Measure, ...], parts: tuple[Part, ...], memory: float
+) -> tuple[GridTokens, tuple[Part, ...]]:
+    """The token side with what is left of the memory for its path, and the whole plan."""
+    parts += attention_parts(tokens)
+    check_memory(parts, memory)
+    tokens = replace(tokens, budget=memory - total(parts))
+    return tokens, (*parts, path_part(tokens, rho))
 
 
 def _density_of(heads: Heads) -> FloatArray:
@@ -126,11 +142,12 @@ def _training(problem: Problem, tokens: TokenSide, heads: FokkerPlanckHeads) -> 
     return Training(tokens, heads, splitting(keys.splitting), keys.order, control)
 
 
-def _heads_alone(problem: Problem) -> Assembled:
+def _heads_alone(problem: Problem, memory: float) -> Assembled:
     """Heads in a given potential, or in one layer without transport."""
     grid = given(problem.heads, "heads").grid()
     keys = given(problem.training, "training")
-    _check_head_memory(grid, 1, problem.output.snapshots + len(problem.output.times))
+    parts = head_parts(grid, 1, problem.output.snapshots + len(problem.output.times))
+    check_memory(parts, memory)
     radial = problem.data.dimension if isinstance(problem.data, TwoGaussians) else 1
     heads = FokkerPlanckHeads(grid, keys.beta, keys.weight_decay, radial=radial)
     rho = _density_of(given(problem.heads, "heads"))[None]
@@ -139,7 +156,8 @@ def _heads_alone(problem: Problem) -> Assembled:
     if problem.kind == "shallow":
         tokens = None if problem.tokens is None else problem.tokens.grid()
         batch = None if tokens is None else sequence_batch(problem, tokens, "train")
-        side = shallow_model(problem, heads.points, batch)
+        side = shallow_model(problem, heads.points, batch, memory - total(parts))
+        parts += (Part("kernel of rows and heads", side.kernel.nbytes),)
     else:
         side = given_potential(given(problem.potential, "potential"), grid, heads.points)
     return Assembled(
@@ -150,6 +168,7 @@ def _heads_alone(problem: Problem) -> Assembled:
         heads=heads,
         training=_training(problem, side, heads),
         state=TrainingState(0.0, 0, keys.ds, rho),
+        memory=parts,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations import shallow_kernels as kernels
-from meanfield_pde.equations.shallow import ShallowModel
+from meanfield_pde.equations.shallow import BUDGET, ShallowModel, check_memory
 from meanfield_pde.errors import FileError, MeanFieldError
 from meanfield_pde.problem import DataFile, Problem, Shallow, TwoGaussians, given
 from meanfield_pde.sample_files import finite_table, read_arrays
@@ -24,13 +24,16 @@ class Rows(NamedTuple):
     targets: FloatArray
 
 
-def shallow_model(problem: Problem, theta: FloatArray, batch: SequenceBatch | None) -> ShallowModel:
-    """The token side of a shallow problem for heads at ``theta`` (K, q).
+def shallow_model(
+    problem: Problem, theta: FloatArray, batch: SequenceBatch | None, memory: float = BUDGET
+) -> ShallowModel:
+    """The token side of a shallow problem for heads at ``theta`` (K, q), its kernel in at most ``memory`` bytes.
 
     Raises: MeanFieldError over the memory budget, or for targets outside [0, 1] under the logistic loss; FileError.
     """
     keys = problem.shallow or Shallow()
     places, weights, targets = rows_of(problem, batch)
+    check_memory(len(places), len(theta), memory)
     if keys.loss == "logistic":
         if isinstance(problem.data, TwoGaussians):
             targets = 0.5 * (targets + 1.0)

@@ -69,7 +69,7 @@ class Watch:
             return f"{AT_REST} slope {moment.slope:.2e} of the free energy, at most {self.rest:g}, at s = {state.s:g}"
         steps, seconds = self.stop.steps, self.stop.seconds
         if steps is not None and state.step - self.first >= steps:
-            return f"stopped: {steps} steps were asked for; s = {state.s:g}"
+            return f"stopped: steps = {steps} were asked for; s = {state.s:g}"
         if seconds is not None and now - self.began + self.longest > seconds:
             return f"stopped: the {seconds:g} s on the clock are over; s = {state.s:g}"
         return None

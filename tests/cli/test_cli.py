@@ -255,8 +255,9 @@ def test_a_log_file_has_plain_lines_and_the_end(write: Write, tmp_path: Path) ->
         if name == "quiet":
             assert lines == ends
         else:
-            assert 4 <= len(lines) <= 9 + 2
-            assert all(line.startswith(("s = ", "finished: ", "result: ")) for line in lines)
+            assert lines[0].startswith("meanfield-pde: memory: at most ")
+            assert 5 <= len(lines) <= 9 + 3
+            assert all(line.startswith(("s = ", "finished: ", "result: ")) for line in lines[1:])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -305,8 +305,8 @@ def test_memory_is_bounded_by_the_velocity_of_the_initial_laws(attention: str) -
     steps = side.report(side.forward(rho), None).steps
     assert steps is not None
     one = 8.0 * 2 * 48
-    assert replace(side, budget=1e9)._keep_stages(rho, 2, None)
-    assert not replace(side, budget=3.0 * steps * one)._keep_stages(rho, 2, None)
+    assert replace(side, budget=1e9).keeps_stages(rho, 2, None)
+    assert not replace(side, budget=3.0 * steps * one).keeps_stages(rho, 2, None)
 
 
 # ---- symmetry ----------------------------------------------------------------------------------------------------

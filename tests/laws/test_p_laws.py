@@ -280,7 +280,7 @@ def test_layerwise_gradients_sum_to_the_shared_one(name: str) -> None:
 def test_the_gradient_at_a_second_control_and_back(budget: float) -> None:
     side = tokens(LINE, "weno5z", 6, True, budget=budget)
     first = head_weights(1)
-    assert side._keep_stages(head_law(side, first), 2, 64) is (budget > 1e6)
+    assert side.keeps_stages(head_law(side, first), 2, 64) is (budget > 1e6)
     second = np.roll(first, 3, axis=1)
     a = side.first_variation(head_law(side, first))
     b = side.first_variation(head_law(side, second))
@@ -306,8 +306,8 @@ def test_recomputed_stages_give_the_bits_of_stored_ones(grid: Grid) -> None:
     kept = tokens(grid, "weno5z", 4, False)
     redone = replace(kept, budget=40 * one)
     rho = head_law(kept, head_weights(4))
-    assert kept._keep_stages(rho, 2, 64)
-    assert not redone._keep_stages(rho, 2, 64)
+    assert kept.keeps_stages(rho, 2, 64)
+    assert not redone.keeps_stages(rho, 2, 64)
     a, b = kept.first_variation(rho), redone.first_variation(rho)
     assert a.loss == b.loss
     np.testing.assert_array_equal(a.potential, b.potential)
@@ -322,7 +322,7 @@ def test_a_small_budget_is_kept_to_on_the_way_back() -> None:
     path = 8.0 * 256 * layers
     side = replace(side, budget=2.0 * path)
     rho = head_law(side, head_weights(1))
-    assert not side._keep_stages(rho, 1, 64)
+    assert not side.keeps_stages(rho, 1, 64)
     side.first_variation(rho)  # compiles, and builds the table
     tracemalloc.start()
     sweep = side.forward(rho)

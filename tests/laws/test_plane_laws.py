@@ -115,8 +115,8 @@ def test_bits_do_not_depend_on_threads_nor_on_the_memory_for_the_path(way: str) 
         b = other.first_variation(rho)
         assert a.loss == b.loss
         np.testing.assert_array_equal(a.potential, b.potential)
-    assert one._keep_stages(rho, 11, 40)
-    assert not replace(one, budget=2e6)._keep_stages(rho, 11, 40)
+    assert one.keeps_stages(rho, 11, 40)
+    assert not replace(one, budget=2e6).keeps_stages(rho, 11, 40)
 
 
 def test_the_gradient_is_the_mean_of_those_of_its_laws() -> None:

@@ -245,7 +245,7 @@ def test_bits_with_queries_do_not_depend_on_storage_or_threads(monkeypatch: pyte
     weights = np.full((4, len(HEADS)), 1.0 / len(HEADS))
     one = side.first_variation(rho(side, weights))
     redone, threaded = replace(side, budget=40 * 8.0 * 2 * LINE.size), replace(side, threads=2)
-    assert not redone._keep_stages(rho(side, weights), 2, 64)
+    assert not redone.keeps_stages(rho(side, weights), 2, 64)
     for other in (redone, threaded):
         again = other.first_variation(rho(side, weights))
         assert again.loss == one.loss

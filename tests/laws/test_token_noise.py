@@ -272,8 +272,8 @@ def test_gradient_invariant_and_bits_with_noise(grid: Grid, name: str, splitting
     assert np.polyfit(np.log(steps), np.log(rest), 1)[0] == pytest.approx(2.0, abs=0.05)
     # recomputed stages, and steps of output, change no bit
     redone = replace(side, budget=40 * 8.0 * 2 * grid.size)
-    assert side._keep_stages(rho(weights), 2, 64)
-    assert not redone._keep_stages(rho(weights), 2, 64)
+    assert side.keeps_stages(rho(weights), 2, 64)
+    assert not redone.keeps_stages(rho(weights), 2, 64)
     again = redone.first_variation(rho(weights))
     assert again.loss == found.loss
     np.testing.assert_array_equal(again.potential, found.potential)

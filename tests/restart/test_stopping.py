@@ -74,7 +74,7 @@ def test_twenty_steps_are_ten_and_ten_in_every_bit(control: str, tmp_path: Path)
     part = run(this, tmp_path / "part", stop=Stop(steps=10))
     assert part.state is not None
     assert part.state.step == 10
-    assert part.outcome.startswith("stopped: 10 steps")
+    assert part.outcome.startswith("stopped: steps = 10 ")
     assert not part.is_done
     # the moment it stopped at is the last row and snapshot of what it hands out
     assert part.history["s"][-1] == part.state.s == part.snapshot_s[-1]
@@ -127,7 +127,7 @@ def test_the_exit_code_says_whether_there_is_more_to_do(tmp_path: Path, capsys: 
     assert main(["run", str(path), "-o", str(folder), "--steps", "5"]) == 130
     said = capsys.readouterr().err
     assert "stopped: s = 0.25 of 1, step 5" in said
-    assert f"5 steps were asked for; s = 0.25; state saved: go on with `meanfield-pde resume {folder}`" in said
+    assert f"steps = 5 were asked for; s = 0.25; state saved: go on with `meanfield-pde resume {folder}`" in said
     assert main(["resume", str(folder), "--minutes", "0"]) == 2
     assert "seconds = 0.0 must be positive" in capsys.readouterr().err
     assert main(["resume", str(folder), "--steps", "3"]) == 130

@@ -23,13 +23,10 @@ from meanfield_pde.problem import (
     Feature,
     Heads,
     Objective,
-    Potential,
     Problem,
     Sequence,
     Tokens,
-    Training,
 )
-from meanfield_pde.training.assemble import assemble
 
 SHORT = {"cells": 96, "head_cells": 16, "layers": 4, "s_end": 0.1, "snapshots": 2}
 
@@ -131,14 +128,6 @@ def test_weight_decay_leaves_angles_alone() -> None:
     grid = Grid((-1.0, -1.0), (3.0, 1.0), (16, 4), (True, False))
     decay = FokkerPlanckHeads(grid, 0.1, weight_decay=2.0).confinement
     assert np.array_equal(decay, np.tile(grid.centers(1) ** 2, (16, 1)))
-
-
-def test_a_head_law_over_the_memory_budget_is_refused_before_it_is_made() -> None:
-    box = Heads(None, (-1.0,) * 4, (1.0,) * 4, (50,) * 4, initial=Uniform((-1.0,) * 4, (1.0,) * 4))
-    wide = Problem("fokker-planck", heads=box, potential=Potential(((0.0,),) * 4),
-                   training=Training(beta=0.1, ds=0.1, s_end=1.0))  # fmt: skip
-    with pytest.raises(MeanFieldError, match=r"need 2.3e\+09 bytes, over the budget of 2e\+09: take fewer cells"):
-        assemble(wide)
 
 
 def test_particles_need_one_row_each() -> None:

@@ -223,7 +223,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             code = app(arguments, prog_name="meanfield-pde", standalone_mode=False)
             sys.stdout.flush()
-            return code if isinstance(code, int) else 0
+            code = code if isinstance(code, int) else 0
+            return leave(code) if code == INTERRUPTED else code
         except (NotFiniteError, NotConvergedError) as error:
             say(str(error))
             return FAILED

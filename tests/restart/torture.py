@@ -110,7 +110,7 @@ def main() -> int:
     seed = random.randrange(10**6) if given.seed is None else given.seed
     chance, tally, began = random.Random(seed), Tally(), time.monotonic()
     warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(prefix="torture-") as name:
         folder = Path(name)
         # everything is loaded and compiled once, before the first fork; no thread of it stays
         run(parse_problem(problem_text(shared=False, end=0.04), "torture"), folder / "warm", threads=1)

@@ -100,16 +100,17 @@ def forked(work: Callable[[], None], log: Path) -> int:
         return pid
     code = 1
     try:
-        sys.stderr = open(log, "a", encoding="utf-8")  # noqa: SIM115
-        work()
-        code = 0
-    except FileError as error:
-        print(error, file=sys.stderr)
-        code = 2
-    except BaseException:
-        traceback.print_exc()
-    sys.stderr.flush()
-    os._exit(code)
+        with open(log, "a", encoding="utf-8") as sys.stderr:
+            try:
+                work()
+                code = 0
+            except FileError as error:
+                code = 2
+                print(error, file=sys.stderr)
+            except BaseException:
+                traceback.print_exc()
+    finally:
+        os._exit(code)  # whatever happens, even to the log on a full disk, a child never runs the parent's code
 
 
 def ended(pid: int) -> int:

@@ -48,6 +48,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/attention.py
 	$(BIN)/python benchmarks/attention_plane.py
 	$(BIN)/python benchmarks/training_step.py
+	$(BIN)/python benchmarks/ensemble.py
 
 docs: $(STAMP)
 	$(PIP) install --quiet --editable ".[docs]"

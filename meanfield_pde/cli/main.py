@@ -47,9 +47,13 @@ Minutes = Annotated[
     float | None, typer.Option(metavar="X", help="Stop before X minutes on the clock are over; `resume` goes on.")
 ]
 Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Bytes the run may take, such as 2GB (4GB).")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Processes for the members of an ensemble (all processors).")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only say how the run ended.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
+ONE_RUN, MANY_RUNS = "belongs to a single run, not to an ensemble", "belongs to an ensemble, not to a single run"
 NAME_OR_FILE = "A problem of the library (see `list`) or a TOML file."
 
 
@@ -72,9 +76,16 @@ def _root(
 
 @app.command("run", short_help="Solve a problem into a new folder.", epilog=EXITS)
 def run_command(
-    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help=NAME_OR_FILE)],
+    problem: Annotated[
+        str, typer.Argument(metavar="PROBLEM", help=f"{NAME_OR_FILE[:-1]}, or a folder of TOML files: an ensemble.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the result, made new.")],
     set_: Set = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=A,B,C", help="One run for each value, all in an ensemble; repeatable: all pairs."),
+    ] = None,
+    workers: Workers = None,
     steps: Steps = None,
     minutes: Minutes = None,
     memory: Memory = None,
@@ -82,9 +93,14 @@ def run_command(
     quiet: Quiet = False,
 ) -> None:
     """Solve a problem into a new folder: problem.toml, checkpoints, segments of the record, result.h5."""
+    from meanfield_pde.cli.ensembles import is_many, refuse_options, run_many
     from meanfield_pde.cli.running import Means, find_problem, run_folder
 
     means = Means(threads, quiet, memory, steps, minutes)
+    if is_many(problem, sweep or ()):
+        refuse_options({"--threads": threads, "--steps": steps, "--minutes": minutes}, ONE_RUN)
+        raise typer.Exit(run_many(problem, sweep or (), set_ or (), output, workers, means))
+    refuse_options({"--workers": workers}, MANY_RUNS)
     _ended(run_folder(find_problem(problem, set_ or ()), output, means), output, quiet)
 
 
@@ -98,17 +114,26 @@ def resume_command(
     steps: Steps = None,
     minutes: Minutes = None,
     memory: Memory = None,
+    workers: Workers = None,
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run, bit for bit, from its newest checkpoint.
 
     --set may change training.s_end, training.rest and output.*. With --from an older checkpoint is taken, and what
-    came after it is given up.
+    came after it is given up. Of an ensemble what is missing is done; finished members are left alone.
     """
+    from meanfield_pde.cli.ensembles import refuse_options, resume_many
     from meanfield_pde.cli.running import Means, resume_folder
+    from meanfield_pde.output.ensemble_file import is_ensemble
 
-    _ended(resume_folder(folder, set_ or (), step, Means(threads, quiet, memory, steps, minutes)), folder, quiet)
+    means = Means(threads, quiet, memory, steps, minutes)
+    if is_ensemble(folder):
+        given = {"--threads": threads, "--steps": steps, "--minutes": minutes, "--from": step is not None}
+        refuse_options(given, ONE_RUN)
+        raise typer.Exit(resume_many(folder, set_ or (), workers, means))
+    refuse_options({"--workers": workers}, MANY_RUNS)
+    _ended(resume_folder(folder, set_ or (), step, means), folder, quiet)
 
 
 def _ended(solution: Solution, folder: Path, quiet: bool) -> None:
@@ -125,8 +150,13 @@ def show_command(
     figures: Annotated[bool, typer.Option("--figures", "-f", help="Draw figures into DIR/figures.")] = False,
 ) -> None:
     """Say what a run came to: values, certificates, and the errors where the exact solution is known."""
+    from meanfield_pde.cli.ensembles import refuse_options, show_many
     from meanfield_pde.cli.showing import show
+    from meanfield_pde.output.ensemble_file import is_ensemble
 
+    if is_ensemble(folder):
+        refuse_options({"--figures": figures}, "is for one member of an ensemble: show DIR/MEMBER -f")
+        return show_many(folder, json)
     show(folder, json, figures)
 
 

@@ -1,0 +1,104 @@
+"""The file ensemble.toml: which runs belong together, how each differs and how it ended; owner of their lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from meanfield_pde.config import from_toml, to_toml
+from meanfield_pde.errors import FileError
+from meanfield_pde.output.files import write_bytes
+
+ENSEMBLE = "ensemble.toml"
+WAITING, FINISHED, FAILED, INTERRUPTED = "waiting", "finished", "failed", "interrupted"
+# why a member failed: the numbers of the computation, what was given, or a process that ended
+NUMBERS, INPUT, PROCESS = "numbers", "input", "process"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A member: its folder, the settings in which it differs, and how it ended as far as its own folder cannot say.
+
+    Meaning: ``outcome`` is waiting, finished, failed or interrupted; ``fault`` says of what kind a failure was and
+    ``message`` what was said.
+    """
+
+    folder: str
+    overrides: tuple[str, ...] = ()
+    outcome: str = WAITING
+    fault: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleFile:
+    """The members of an ensemble, in their order."""
+
+    members: tuple[Entry, ...]
+
+
+def is_ensemble(folder: Path) -> bool:
+    """Whether a folder holds an ensemble."""
+    return (Path(folder) / ENSEMBLE).is_file()
+
+
+def write_ensemble(folder: Path, entries: tuple[Entry, ...]) -> None:
+    """Write ensemble.toml, whole or not at all. Raises: FileError."""
+    write_bytes(folder / ENSEMBLE, to_toml(EnsembleFile(entries)).encode())
+
+
+def read_ensemble(folder: Path) -> tuple[Entry, ...]:
+    """The members of the ensemble in a folder.
+
+    Raises: FileError for a folder without one; MeanFieldError for a file that says something else, such as a member
+    outside the folder.
+    """
+    path = Path(folder) / ENSEMBLE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise FileError(f"{path} cannot be read: {reason}; give the folder of an ensemble") from None
+    entries = from_toml(text, EnsembleFile, str(path)).members
+    seen: set[str] = set()
+    for entry in entries:
+        if not is_name(entry.folder):
+            raise FileError(f"{path}: folder = {entry.folder!r} is no plain name: members are folders beside this file")
+        if (folder / entry.folder).is_symlink():
+            raise FileError(f"{folder / entry.folder} is a link: a member is a folder of its own in the ensemble")
+        if entry.folder in seen:
+            raise FileError(f"{path}: two members have the folder {entry.folder!r}")
+        seen.add(entry.folder)
+    return entries
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is a plain name of a folder, which leads nowhere else."""
+    plain = text == Path(text).name and text.isprintable() and not text.startswith(".")
+    return plain and text != ENSEMBLE and 0 < len(text.encode()) <= 200
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[int]:
+    """Hold the folder for one writer; gives the descriptor, which workers keep open as long as they live.
+
+    Meaning: the lock is gone when the last process that holds the descriptor has ended, however it ended.
+    Raises: FileError while another writer is at work.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FileError(
+                f"{folder} is still being worked on by another process: wait for its end, or end it first"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        yield handle
+    finally:
+        os.close(handle)

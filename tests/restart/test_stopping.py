@@ -201,7 +201,7 @@ def test_segments_hold_each_row_once_in_order_through_any_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "FULL_ROWS", 3)
-    this = problem(output__every="1", output__checkpoint_every="2")
+    this = problem(output__every="1", output__checkpoint_every="2", output__checkpoint_keep="20")
     folder = tmp_path / "r"
     run(this, folder, stop=Stop(steps=7))
     resume(folder, step=6, stop=Stop(steps=5))
@@ -214,6 +214,12 @@ def test_segments_hold_each_row_once_in_order_through_any_resume(
     assert (np.diff(times) > 0).all()
     np.testing.assert_array_equal(times, whole.history["s"])
     np.testing.assert_array_equal(np.concatenate([part.record.snapshot_s for part in parts]), whole.snapshot_s)
+    # far back: the segments of the time that is given up go with the first new one
+    back, _ = resume(folder, step=4, stop=Stop(steps=1))
+    parts, fault = read_segments(folder / "segments")
+    assert fault is None
+    assert back.state is not None
+    assert parts[-1].record.history["s"][-1] == back.state.s == 0.25
 
 
 def test_a_full_segment_is_never_touched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,7 @@ def to_toml(value: object) -> str:
 
     text = tomli_w.dumps(_plain(value, ""))
     # rows of numbers on one line each; a string never holds a raw line end, so none can match
+    text = re.sub(r"\[\n\s*(\"\w+\"),\n\s*([-+.\w]+),\n\s*\]", r"[\1, \2]", text)
     return re.sub(r"\[\n\s*([-+.\w\s,]*?),\n\s*\]", lambda m: f"[{', '.join(m[1].replace(',', ' ').split())}]", text)
 
 
@@ -245,11 +246,15 @@ def _describe(hint: Any) -> str:
     words = {float: "a number", int: "an integer", str: "a string", bool: "true or false"}
     parts = []
     for option in _options(hint):
-        if get_origin(option) is tuple:
+        if get_origin(option) is tuple and get_args(option)[-1] is not Ellipsis:
+            parts.append(f"[{', '.join(_describe(kind) for kind in get_args(option))}]")
+        elif get_origin(option) is tuple:
             inner = get_args(option)[0]
             parts.append(f"a list, each entry {_describe(inner)}" if inner not in words else _list_of(inner))
         elif is_dataclass(option):
             parts.append("a table")
+        elif get_origin(option) is Callable:
+            parts.append("a Python function")
         elif option is not type(None):
             parts.append(words.get(option, str(option)))
     return " or ".join(dict.fromkeys(parts))

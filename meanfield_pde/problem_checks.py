@@ -11,6 +11,7 @@ from meanfield_pde.laws import Atoms, Samples, check_law, check_weights
 from meanfield_pde.model.attention import ATTENTIONS
 from meanfield_pde.model.heads import ALONE, ANGLES, FAMILIES, RADIAL, axes_of
 from meanfield_pde.problem_sections import Depth, Heads, Output, Tokens, Training
+from meanfield_pde.splitting import head_splitting, token_splitting
 
 KINDS = ("training", "tokens", "fokker-planck", "shallow")
 REQUIRED = {
@@ -27,8 +28,6 @@ ALLOWED = {
 }
 SCHEMES = ("upwind1", "linear3", "linear5", "muscl-minmod", "muscl-mc", "muscl-vanleer", "muscl-vanalbada", "weno5z")
 STEPPERS = ("ssprk1", "ssprk2", "ssprk3")
-SPLITTINGS = ("gibbs", "lie", "strang")
-NOISE_SPLITTINGS = ("strang", "lie")
 CONTROLS = ("fixed", "error", "energy")
 ROLES = ("train", "held-out")
 ON_CIRCLE = ("softmax", "unnormalised", "none")
@@ -240,7 +239,7 @@ def check_depth(depth: Depth) -> None:
         raise MeanFieldError("depth.scheme = 'weno' is not known; did you mean 'weno5z'?")
     one_of(depth.scheme, SCHEMES, "depth.scheme")
     one_of(depth.stepper, STEPPERS, "depth.stepper")
-    one_of(depth.splitting, NOISE_SPLITTINGS, "depth.splitting")
+    token_splitting(depth.splitting)
     number(depth.cfl, "depth.cfl", 0.0, MOST_CFL, above=True)
 
 
@@ -256,7 +255,9 @@ def check_training(training: Training) -> None:
             f"{MOST_STEPS:.0e} steps: raise ds or lower s_end"
         )
     number(training.tolerance, "training.tolerance", 0.0, above=True)
-    one_of(training.splitting, SPLITTINGS, "training.splitting")
+    if training.flow is not None and not callable(training.flow):
+        raise MeanFieldError(f"training.flow = {training.flow!r} must be a Python function of (theta, rho, ds)")
+    head_splitting(training.splitting, training.flow is not None)
     one_of(training.control, CONTROLS, "training.control")
     if training.rest is not None:
         number(training.rest, "training.rest", 0.0, above=True)

@@ -10,6 +10,7 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Law, Vector
 from meanfield_pde.model.heads import HeadFunction
+from meanfield_pde.splitting import HeadFlow, Table
 
 T = TypeVar("T")
 
@@ -79,7 +80,10 @@ class Heads:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Depth t in [0, T], its layers, and how the tokens are transported; ``splitting`` is that of token noise."""
+    """Depth t in [0, T], its layers, and how the tokens are transported.
+
+    Meaning: ``splitting`` of transport and token noise is a name or a table of (flow, fraction).
+    """
 
     T: float = 1.0
     layers: int = 1
@@ -88,7 +92,7 @@ class Depth:
     stepper: str = "ssprk3"
     cfl: float = 0.5
     positivity: bool = False
-    splitting: str = "strang"
+    splitting: str | Table = "strang"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,14 +217,16 @@ class Shallow:
 class Training:
     """Training time s and its steps; ``beta`` is the coefficient of the Laplacian.
 
-    Meaning: with ``rest`` the run ends early once ‖∇psi + beta ∇log rho‖ in L2(rho) is at most that.
+    Meaning: ``splitting`` is a name or a table of (flow, fraction) over drift, diffusion, gibbs and user, which is the
+    Python function ``flow``. With ``rest`` the run ends early once ‖∇psi + beta ∇log rho‖ in L2(rho) is at most that.
     """
 
     beta: float
     ds: float
     s_end: float
     weight_decay: float = 0.0
-    splitting: str = "gibbs"
+    splitting: str | Table = "gibbs"
+    flow: HeadFlow | None = None
     order: int = 2
     control: str = "fixed"
     tolerance: float = 1e-4

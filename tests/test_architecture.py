@@ -134,8 +134,6 @@ def test_names_that_a_problem_may_use_are_those_that_exist() -> None:
     from meanfield_pde import problem_checks
     from meanfield_pde.equations.runge_kutta import STEPPERS
     from meanfield_pde.equations.schemes import SCHEMES
-    from meanfield_pde.training.splitting import SPLITTINGS
 
     assert set(problem_checks.SCHEMES) == set(SCHEMES)
     assert set(problem_checks.STEPPERS) == set(STEPPERS)
-    assert set(problem_checks.SPLITTINGS) == set(SPLITTINGS)

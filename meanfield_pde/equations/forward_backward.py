@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.mu_continuity import Stage, Transport, courant_rate, evaluate, opening, step
+from meanfield_pde.equations.depth_step import opening, step
+from meanfield_pde.equations.mu_continuity import Stage, Transport, courant_rate, evaluate
 from meanfield_pde.equations.p_transport import dual_of, step_transpose
 from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
 from meanfield_pde.model.field import AssembledField
@@ -86,7 +87,7 @@ def forward(
         fastest = courant_rate(transport, first.velocity)
         if transport.moving is not None:
             fastest = max(fastest, transport.drift_rate(begin, end_depth))
-        count = max(1, ceil(float(length) * fastest / transport.cfl - slack))
+        count = max(1, ceil(float(length) * transport.longest * fastest / transport.cfl - slack))
         while True:
             if count > MOST_STEPS:
                 raise NotConvergedError(
@@ -142,7 +143,8 @@ def _layer(
         t = depth + k * dt
         stage = first if start is first.u else evaluate(transport, field, start, t)
         _check_finite(stage, layer, t, sequence)
-        used = max(used, dt * courant_rate(transport, stage.velocity))
+        piece = transport.longest * dt
+        used = max(used, piece * courant_rate(transport, stage.velocity))
         if used > 4.0 * transport.cfl:
             # runaway: no use in going on with this step
             return LayerPath(dt, starts, None), u, used, limited
@@ -151,7 +153,7 @@ def _layer(
         limited += faces
         if transport.positivity or transport.moving is not None:
             # with positivity every stage is a step of its own, and has to be short enough for its own velocity
-            used = max(used, *(dt * courant_rate(transport, s.velocity) for s in stages))
+            used = max(used, *(piece * courant_rate(transport, s.velocity) for s in stages))
         if keep:
             kept.append(stages)
     return LayerPath(dt, starts, kept if keep else None), u, used, limited

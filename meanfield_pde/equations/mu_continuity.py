@@ -1,4 +1,4 @@
-"""The continuity equation of the tokens, ∂_t mu + ∇·(mu V) = D Δ mu, by finite volumes: rate, Courant number, one step.
+"""The continuity equation of the tokens, ∂_t mu + ∇·(mu V) = D Δ mu, by finite volumes: rate and Courant number.
 
 Rate = -D·F, F = V ⊙ R(mu) in one dimension; for d >= 2 the face mean of the product is
 F = <V> R + sum_{k != axis} (δ_k V)(δ_k R) / 12 with undivided central differences δ_k, <V> = V + sum δ²_k V / 24
@@ -23,6 +23,7 @@ from meanfield_pde.kernels import difference as kernel
 from meanfield_pde.kernels.log_laplace import seen_cells
 from meanfield_pde.kernels.sweep import sweep
 from meanfield_pde.model.field import AssembledField
+from meanfield_pde.splitting import Splitting
 
 # depths at which a drift that changes with depth is looked at for its speed
 SPEEDS = 17
@@ -30,6 +31,7 @@ SPEEDS = 17
 # percolates and runs say nothing, so is every cell below the other one
 CORE = 1e-12
 LEAST = 1e-13
+WHOLE = Splitting((("transport", 1.0),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,16 @@ class Transport:
         else:
             limit = courant_limit(centred_weights(self.reconstruction.order), self.stepper)
         return min(limit, 0.5) if self.positivity else limit
+
+    @property
+    def splitting(self) -> Splitting:
+        """The stages of a step; without noise there is nothing to split."""
+        return WHOLE if self.noise is None else self.noise.splitting
+
+    @property
+    def longest(self) -> float:
+        """The largest share of a step that one piece of transport takes: its Courant number is what counts."""
+        return max(self.splitting.shares("transport"))
 
     def drift_at(self, t: float) -> tuple[FloatArray, ...]:
         """The prescribed velocity at depth t."""
@@ -224,41 +236,6 @@ def limit_positive(
         count += int(kernel.limit_flux(sweep(extra, axis, dim), sweep(share, axis, dim), sweep(upwind, axis, dim)))
         fluxes[axis] = upwind
     return count
-
-
-def opening(transport: Transport, u: FloatArray, dt: float) -> FloatArray:
-    """Where the transport of a step from u begins: behind the noise that comes before it, u itself without noise."""
-    return u if transport.noise is None else transport.noise.before(u, dt)
-
-
-def step(
-    transport: Transport, field: AssembledField, u: FloatArray, t: float, dt: float, first: Stage | None = None
-) -> tuple[FloatArray, tuple[Stage, ...], int]:
-    """One Runge–Kutta step from depth t of length dt: the new laws, the stages (for the costate), faces limited.
-
-    ``first`` may hand in the stage at the `opening` of the step when it is known already.
-    """
-    stages = []
-    limited = 0
-    u = opening(transport, u, dt) if first is None else first.u
-    current = u
-    for i, (base, node) in enumerate(zip(transport.stepper.base, transport.stepper.nodes, strict=True)):
-        stage = first if i == 0 and first is not None else evaluate(transport, field, current, t + node * dt)
-        slope, count = rate(transport, current, stage.velocity, stage.reconstructed, dt)
-        stages.append(stage)
-        limited += count
-        slope *= dt
-        if base:
-            # u + (1 - base)(current + dt L - u), in this order so that mass is only rounded by small increments
-            slope += current - u
-            slope *= 1.0 - base
-            slope += u
-        else:
-            slope += current
-        current = slope
-    if transport.noise is not None:
-        current = transport.noise.after(current, dt)
-    return current, tuple(stages), limited
 
 
 def evaluate(transport: Transport, field: AssembledField, u: FloatArray, t: float = 0.0) -> Stage:

@@ -15,6 +15,7 @@ from meanfield_pde.equations.schemes import DualReconstruction, Linear
 from meanfield_pde.kernels import difference as kernel
 from meanfield_pde.kernels.sweep import sweep
 from meanfield_pde.model.field import AssembledField
+from meanfield_pde.splitting import compose
 
 
 def dual_of(transport: Transport) -> DualReconstruction:
@@ -92,29 +93,37 @@ def step_transpose(
     dt: float,
     sources: Sequence[FloatArray] | None = None,
 ) -> tuple[FloatArray, list[tuple[FloatArray, ...]]]:
-    """One step of `mu_continuity.step` transposed: p before the step, and per stage the cotangents of the velocities.
+    """One step of `depth_step.step` transposed: p before the step, and per stage the cotangents of the velocities.
 
     ``sources`` (stages of (B, *cells)) are derivatives in the cell masses of what else looks at mu at the stages.
     Shapes: p (B, *cells); cotangents (B, n_faces) per axis, weighted by the cell volume, in the order of the stages.
     """
     volume = transport.grid.cell_volume
-    batch = len(p)
-    into_start = np.zeros_like(p)
     cotangents: list[tuple[FloatArray, ...]] = []
     noise = transport.noise
-    ahead = p if noise is None else noise.after(p, dt)  # heat is its own transpose
-    for i in range(len(stages) - 1, -1, -1):
-        stage, base = stages[i], transport.stepper.base[i]
-        if base:
-            into_start += base * ahead
-            ahead = (1.0 - base) * ahead
-        in_mu, in_velocity = rate_transpose(transport, dual, stage, dt * ahead)
-        flat = tuple((volume * g).reshape(batch, -1) for g in in_velocity)
-        cotangents.append(flat)
-        nonlocal_part = field.to_mu(flat, stage.moments).reshape(p.shape)
-        if sources is not None:
-            nonlocal_part = nonlocal_part + sources[i]
-        ahead = ahead + in_mu + seen(transport.grid, stage.u) * nonlocal_part
+    left = len(stages)
+
+    def heat(q: FloatArray, length: float) -> FloatArray:
+        return q if noise is None else noise.heat(q, length)  # its own transpose
+
+    def back(q: FloatArray, length: float) -> FloatArray:
+        nonlocal left
+        into_start, ahead = np.zeros_like(q), q
+        for base in reversed(transport.stepper.base):
+            left -= 1
+            stage = stages[left]
+            if base:
+                into_start += base * ahead
+                ahead = (1.0 - base) * ahead
+            in_mu, in_velocity = rate_transpose(transport, dual, stage, length * ahead)
+            flat = tuple((volume * g).reshape(len(q), -1) for g in in_velocity)
+            cotangents.append(flat)
+            nonlocal_part = field.to_mu(flat, stage.moments).reshape(q.shape)
+            if sources is not None:
+                nonlocal_part = nonlocal_part + sources[left]
+            ahead = ahead + in_mu + seen(transport.grid, stage.u) * nonlocal_part
+        return ahead + into_start
+
+    start = compose(transport.splitting.stages[::-1], {"transport": back, "noise": heat}, p, dt)
     cotangents.reverse()
-    ahead = ahead + into_start
-    return (ahead if noise is None else noise.before(ahead, dt)), cotangents
+    return start, cotangents

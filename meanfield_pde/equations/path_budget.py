@@ -32,11 +32,12 @@ def path_bytes(transport: Transport, edges: FloatArray, batch: int, speed: float
     """
     grid = transport.grid
     rate = sum(speed / h for h in grid.spacing) + transport.drift_rate(float(edges[0]), float(edges[-1]))
-    steps = len(edges) - 1 + rate * float(edges[-1] - edges[0]) / transport.cfl
+    steps = len(edges) - 1 + rate * transport.longest * float(edges[-1] - edges[0]) / transport.cfl
     one = 8.0 * batch * grid.size
     # a stage is its input, a velocity and a reconstruction per axis, and the moments
     stage = one * (1 + 2 * grid.dim) + 8.0 * batch * moments
-    return PathBytes(steps, steps * one, steps * transport.stepper.stages * stage)
+    pieces = len(transport.splitting.shares("transport"))
+    return PathBytes(steps, steps * one, steps * pieces * transport.stepper.stages * stage)
 
 
 def stages_fit(path: PathBytes, budget: float) -> bool:

@@ -111,12 +111,15 @@ def follow(
 def _stage_points(
     transport: Transport, velocity: QueryField, stages: tuple[Stage, ...], x: FloatArray, dt: float
 ) -> list[FloatArray]:
-    """The points at each stage of a step, and after it."""
+    """The points at each stage of a step, and after it; depth passes in its pieces of transport alone."""
     out = [x]
-    for stage, base in zip(stages, transport.stepper.base, strict=True):
-        masses = seen_weights(transport.grid, stage.u)
-        moved = out[-1] + dt * np.stack([velocity.velocity(one, m) for one, m in zip(out[-1], masses, strict=True)])
-        out.append(base * x + (1.0 - base) * moved)
+    ahead = iter(stages)
+    for share in transport.splitting.shares("transport"):
+        x, length = out[-1], share * dt
+        for base in transport.stepper.base:
+            masses = seen_weights(transport.grid, next(ahead).u)
+            slope = np.stack([velocity.velocity(one, m) for one, m in zip(out[-1], masses, strict=True)])
+            out.append(base * x + (1.0 - base) * (out[-1] + length * slope))
     return out
 
 
@@ -144,21 +147,25 @@ class QueryCostate:
         at = layer % len(velocities)
         velocity = velocities[at]
         points = _stage_points(self.transport, velocity, stages, self.queries.starts[layer][k], dt)
-        into_start, ahead = np.zeros_like(self.costate), self.costate
         sources: list[FloatArray] = []
-        for i in range(len(stages) - 1, -1, -1):
-            base = self.transport.stepper.base[i]
-            into_start += base * ahead
-            ahead = (1.0 - base) * ahead
-            masses = seen_weights(self.transport.grid, stages[i].u)
-            found = [
-                velocity.transposed(x, m, dt * g) for x, m, g in zip(points[i], masses, ahead, strict=True)
-            ]
-            ahead = ahead + np.stack([to_x for to_x, _, _ in found])
-            sources.append(np.stack([to_mass for _, to_mass, _ in found]).reshape(stages[i].u.shape))
-            for _, _, to_rho in found:
-                self.gradient[at] += to_rho
-        self.costate = ahead + into_start
+        at_stage = len(stages)
+        for share in reversed(self.transport.splitting.shares("transport")):
+            into_start, ahead = np.zeros_like(self.costate), self.costate
+            for base in reversed(self.transport.stepper.base):
+                at_stage -= 1
+                into_start += base * ahead
+                ahead = (1.0 - base) * ahead
+                u = stages[at_stage].u
+                masses = seen_weights(self.transport.grid, u)
+                found = [
+                    velocity.transposed(x, m, share * dt * g)
+                    for x, m, g in zip(points[at_stage], masses, ahead, strict=True)
+                ]
+                ahead = ahead + np.stack([to_x for to_x, _, _ in found])
+                sources.append(np.stack([to_mass for _, to_mass, _ in found]).reshape(u.shape))
+                for _, _, to_rho in found:
+                    self.gradient[at] += to_rho
+            self.costate = ahead + into_start
         sources.reverse()
         return sources
 

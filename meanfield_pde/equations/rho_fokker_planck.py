@@ -12,6 +12,7 @@ from scipy.special import xlogy
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.dissipation import dissipation
+from meanfield_pde.equations.user_flow import user_step
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels.difference import add_outflow
@@ -20,6 +21,7 @@ from meanfield_pde.kernels.sweep import sweep
 from meanfield_pde.kernels.tridiagonal import backward_euler
 from meanfield_pde.measure import Measure
 from meanfield_pde.model.sides import Flow, Moved
+from meanfield_pde.splitting import HeadFlow
 
 _Rates = dict[int, tuple[FloatArray, FloatArray]]  # up and dn of each axis, in the order of the sweeps
 
@@ -116,6 +118,7 @@ class FokkerPlanckHeads:
     ``layer_lengths`` the depth Δt of each layer ((1.0,) when one rho is shared over depth); they weigh the
     free energy only. With ``radial`` = d > 1 the one axis is the length r of a vector in R^d whose law is isotropic and
     rho the law of r: psi and the free energy take −beta (d − 1) log r besides, the entropy of the spheres.
+    ``user`` is a flow of the user's, which no free energy knows.
     Raises: MeanFieldError for beta or weight_decay that is negative or not finite, or lengths <= 0.
     """
 
@@ -124,6 +127,7 @@ class FokkerPlanckHeads:
     weight_decay: float = 0.0
     layer_lengths: tuple[float, ...] = (1.0,)
     radial: int = 1
+    user: HeadFlow | None = None
     points: FloatArray = field(init=False, repr=False, compare=False)
     confinement: FloatArray = field(init=False, repr=False, compare=False)
 
@@ -151,8 +155,12 @@ class FokkerPlanckHeads:
 
     @property
     def flows(self) -> Mapping[str, Flow]:
-        """The flows a splitting is made of: "drift" (beta = 0), "diffusion" (psi = 0), "gibbs" (both at once)."""
-        return MappingProxyType({"drift": self._drift, "diffusion": self._diffusion, "gibbs": self._gibbs})
+        """What a splitting is made of: "drift" (beta = 0), "diffusion" (psi = 0), "gibbs" (both at once), "user"."""
+        known: dict[str, Flow] = {"drift": self._drift, "diffusion": self._diffusion, "gibbs": self._gibbs}
+        user = self.user
+        if user is not None:
+            known["user"] = lambda rho, psi, ds, order: Moved(user_step(user, self.grid, self.points, rho, ds), 0.0)
+        return MappingProxyType(known)
 
     def step(self, rho: FloatArray, psi: FloatArray, ds: float, order: int = 2) -> FokkerPlanckStep:
         """The unsplit step with its error estimate and limiter activity."""

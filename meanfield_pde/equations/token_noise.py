@@ -14,10 +14,10 @@ from scipy import fft
 from scipy.special import ive
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.errors import MeanFieldError, nearest
+from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
+from meanfield_pde.splitting import TOKENS, Splitting
 
-SPLITTINGS = ("strang", "lie")
 # weights of the positive heat kernel below this are left out
 LEAST = 1e-20
 
@@ -26,32 +26,20 @@ LEAST = 1e-20
 class TokenNoise:
     """Heat steps of tokens dx = V dt + sqrt(2 D) dB beside their transport.
 
-    Meaning: ``coefficient`` D of the Laplacian; ``splitting`` puts half a heat step before and after the transport of
-    every step ("strang") or a whole one after it ("lie"); ``positive`` takes the positive kernel. A heat step is
-    symmetric in the cells, so that it is its own dual, and keeps mode 0, the mass.
-    Raises: MeanFieldError for a coefficient that is not positive or an unknown splitting.
+    Meaning: ``coefficient`` D of the Laplacian; ``splitting`` is the table of transport and noise of every step;
+    ``positive`` takes the positive kernel. A heat step is symmetric in the cells, so that it is its own dual, and
+    keeps mode 0, the mass.
+    Raises: MeanFieldError for a coefficient that is not positive.
     """
 
     grid: Grid
     coefficient: float
-    splitting: str = "strang"
+    splitting: Splitting = TOKENS["strang"]
     positive: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.coefficient < np.inf:
             raise MeanFieldError(f"tokens.noise = {self.coefficient:g} must be finite and >= 0")
-        if self.splitting not in SPLITTINGS:
-            raise MeanFieldError(
-                f"depth.splitting = {self.splitting!r} is not known; {nearest(self.splitting, SPLITTINGS)}"
-            )
-
-    def before(self, u: FloatArray, dt: float) -> FloatArray:
-        """The heat that comes before the transport of a step of length dt."""
-        return self.heat(u, 0.5 * dt) if self.splitting == "strang" else u
-
-    def after(self, u: FloatArray, dt: float) -> FloatArray:
-        """The heat that comes after it."""
-        return self.heat(u, 0.5 * dt if self.splitting == "strang" else dt)
 
     def heat(self, u: FloatArray, dt: float) -> FloatArray:
         """e^{dt D Δ} u. Shapes: u (B, *cells); one transform of one shape a law, whatever the batch."""

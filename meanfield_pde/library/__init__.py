@@ -28,7 +28,7 @@ from meanfield_pde.library import (
     transport,
     two_diracs,
 )
-from meanfield_pde.library.exact import Exact
+from meanfield_pde.library.exact import Exact, require
 from meanfield_pde.library.fokker_planck import SlabMode
 from meanfield_pde.library.parameters import Parameter, numerical, with_parameters
 from meanfield_pde.problem import Problem
@@ -141,6 +141,8 @@ def exact_of(problem: Problem) -> Exact | None:
     """
     if problem.reference is None:
         return None
+    if problem.training is not None:
+        require(problem.training.flow is None, problem, "training.flow is set", "no flow of your own")
     if problem.reference in _FORMS:
         return _FORMS[problem.reference].exact(problem)
     known = dict.fromkeys((*_FORMS, *NAMES))

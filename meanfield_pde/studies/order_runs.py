@@ -13,6 +13,7 @@ from meanfield_pde.equations.schemes import scheme
 from meanfield_pde.equations.token_report import Sweep
 from meanfield_pde.grid import Grid
 from meanfield_pde.problem import Problem
+from meanfield_pde.splitting import token_splitting
 from meanfield_pde.training.assemble import assemble
 
 # at the coarsest grid; the gradient is so accurate on smooth data that a usual step would be seen first
@@ -21,7 +22,6 @@ TABLE = {1: 1e-11, 2: 1e-9, 3: 1e-7}  # tolerance of the softmax table by dimens
 SEVERAL = 4  # the order of any scheme in more than one dimension
 STEPPER = "ssprk3"
 TIME_ORDER = 3
-SPLITTING_ORDER = {"strang": 2, "lie": 1}
 
 
 class Law(NamedTuple):
@@ -46,7 +46,7 @@ def refined_depth(problem: Problem, name: str, n: int, coarsest: int, courant: f
     assert problem.tokens is not None
     assert problem.depth is not None
     order = scheme(name).order if len(problem.tokens.cells) == 1 else min(scheme(name).order, SEVERAL)
-    steps = TIME_ORDER if problem.tokens.noise == 0.0 else SPLITTING_ORDER[problem.depth.splitting]
+    steps = TIME_ORDER if problem.tokens.noise == 0.0 else token_splitting(problem.depth.splitting).order
     power = max(0.0, order / steps - 1.0)
     cfl = min(problem.depth.cfl, courant) * (coarsest / n) ** power
     return replace(

@@ -29,6 +29,7 @@ from meanfield_pde.model.sides import TokenSide
 from meanfield_pde.problem import Depth, Feature, Heads, Objective, Problem, Sequence, Tokens, TwoGaussians, given
 from meanfield_pde.problem_objective import UNTARGETED
 from meanfield_pde.sequences import SequenceBatch, sequence_batch
+from meanfield_pde.splitting import head_splitting, token_splitting
 from meanfield_pde.training.memory_plan import (
     MEMORY,
     Part,
@@ -41,7 +42,6 @@ from meanfield_pde.training.memory_plan import (
 )
 from meanfield_pde.training.scheduler import Training
 from meanfield_pde.training.shallow import shallow_model
-from meanfield_pde.training.splitting import splitting
 from meanfield_pde.training.state import TrainingState
 from meanfield_pde.training.stepsize import Control, ErrorControl, Fixed
 
@@ -95,7 +95,7 @@ def assemble(problem: Problem, threads: int | None = None, memory: float = MEMOR
     check_memory(parts, memory)
     batch = sequence_batch(problem, grid, "train")
     parts += token_parts(grid, len(batch.mu), depth.layers, 0)
-    heads = FokkerPlanckHeads(head_grid, training.beta, training.weight_decay, lengths)
+    heads = FokkerPlanckHeads(head_grid, training.beta, training.weight_decay, lengths, user=training.flow)
     rho = np.repeat(_density_of(given(problem.heads, "heads"))[None], len(lengths), axis=0)
     # one array of points for both sides, so that the distinct scores are found once
     tokens, parts = _fitted(
@@ -139,7 +139,7 @@ def _training(problem: Problem, tokens: TokenSide, heads: FokkerPlanckHeads) -> 
     keys = given(problem.training, "training")
     fixed, falling = keys.control == "fixed", keys.control == "energy"
     control: Control = Fixed(keys.ds) if fixed else ErrorControl(keys.ds, keys.tolerance, falling)
-    return Training(tokens, heads, splitting(keys.splitting), keys.order, control)
+    return Training(tokens, heads, head_splitting(keys.splitting, keys.flow is not None), keys.order, control)
 
 
 def _heads_alone(problem: Problem, memory: float) -> Assembled:
@@ -149,7 +149,7 @@ def _heads_alone(problem: Problem, memory: float) -> Assembled:
     parts = head_parts(grid, 1, problem.output.snapshots + len(problem.output.times))
     check_memory(parts, memory)
     radial = problem.data.dimension if isinstance(problem.data, TwoGaussians) else 1
-    heads = FokkerPlanckHeads(grid, keys.beta, keys.weight_decay, radial=radial)
+    heads = FokkerPlanckHeads(grid, keys.beta, keys.weight_decay, radial=radial, user=keys.flow)
     rho = _density_of(given(problem.heads, "heads"))[None]
     batch, tokens = None, None
     side: TokenSide
@@ -189,7 +189,8 @@ def transport(tokens: Tokens, depth: Depth) -> Transport:
     """Scheme, stepper, Courant number, prescribed drift and noise on the grid of the tokens."""
     grid, given_drift = tokens.grid(), tokens.drift
     drift, moving = prescribed(grid, given_drift.leak, given_drift.constant, given_drift.flow, given_drift.period)
-    noise = TokenNoise(grid, tokens.noise, depth.splitting, depth.positivity) if tokens.noise > 0.0 else None
+    table = token_splitting(depth.splitting)
+    noise = TokenNoise(grid, tokens.noise, table, depth.positivity) if tokens.noise > 0.0 else None
     return Transport(
         grid, scheme(depth.scheme), stepper(depth.stepper), depth.cfl, depth.positivity, drift, noise, moving
     )

@@ -11,7 +11,8 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
 from meanfield_pde.model.sides import FirstVariation, HeadSide, TokenSide
-from meanfield_pde.training import splitting as split
+from meanfield_pde.splitting import Splitting, check_flows
+from meanfield_pde.training.head_step import split_step
 from meanfield_pde.training.state import Moment, TrainingState
 from meanfield_pde.training.stepsize import Control, ErrorControl, Fixed
 
@@ -39,12 +40,12 @@ class Training:
 
     tokens: TokenSide
     heads: HeadSide
-    splitting: split.Splitting
+    splitting: Splitting
     order: int
     control: Control
 
     def __post_init__(self) -> None:
-        split.check(self.splitting, self.heads.flows)
+        check_flows(self.splitting, self.heads.flows)
         if self.order == 2 and self.splitting.order < 2:
             raise MeanFieldError(
                 "training.order = 2 needs a splitting of order 2: take splitting = 'strang' or 'gibbs', or order = 1"
@@ -66,12 +67,12 @@ class Training:
         """rho after a step ds from ``moment``, and beside it the step of the other order, to tell the error by."""
         rho, flows = moment.state.rho, self.heads.flows
         psi = self.heads.potential(moment.variation.potential)
-        first = split.apply(self.splitting, flows, rho, psi, ds, 1)
+        first = split_step(self.splitting, flows, rho, psi, ds, 1)
         if self.order == 1:
-            return Trial(first.rho, split.apply(self.splitting, flows, rho, psi, ds, 2).rho, psi, first.limited)
-        half = split.apply(self.splitting, flows, rho, psi, 0.5 * ds, 1).rho
+            return Trial(first.rho, split_step(self.splitting, flows, rho, psi, ds, 2).rho, psi, first.limited)
+        half = split_step(self.splitting, flows, rho, psi, 0.5 * ds, 1).rho
         psi = self.heads.potential(self._variation(half, moment.state, ds).potential)
-        second = split.apply(self.splitting, flows, rho, psi, ds, 2)
+        second = split_step(self.splitting, flows, rho, psi, ds, 2)
         return Trial(second.rho, first.rho, psi, second.limited)
 
     def _variation(self, rho: FloatArray, state: TrainingState, ds: float) -> FirstVariation:

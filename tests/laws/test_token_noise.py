@@ -25,6 +25,7 @@ from meanfield_pde.measure import Measure
 from meanfield_pde.model.attention import Attention
 from meanfield_pde.model.field import PrescribedField
 from meanfield_pde.model.objective import FeatureMap, PooledRegression
+from meanfield_pde.splitting import TOKENS, compose
 
 LINE = Grid((-3.0,), (3.0,), (64,), (False,))
 PLANE = Grid((-2.0, -2.5), (2.0, 2.5), (12, 11), (False, False))
@@ -62,7 +63,7 @@ def test_a_spike_at_the_seam_spreads_to_both_sides_alike(positive: bool, n: int)
     for splitting in ("strang", "lie"):
         still = Transport(
             grid, scheme("upwind1"), stepper("ssprk1"), 0.5, False, (np.zeros(n),),
-            TokenNoise(grid, 1e-3, splitting, positive),
+            TokenNoise(grid, 1e-3, TOKENS[splitting], positive),
         )  # fmt: skip
         after = forward(still, [PrescribedField((np.zeros(n),))], spike, np.array([0.0, 1.0]), False).nodes[-1, 0]
         np.testing.assert_allclose(after[1:], after[:0:-1], rtol=0, atol=1e-14 * n)
@@ -129,8 +130,6 @@ def test_noise_that_is_none_is_refused() -> None:
     for value in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(MeanFieldError, match=r"tokens\.noise"):
             TokenNoise(LINE, value)
-    with pytest.raises(MeanFieldError, match=r"depth\.splitting = 'strong' .*strang"):
-        TokenNoise(LINE, 0.1, "strong")
 
 
 # ---- exact laws under noise --------------------------------------------------------------------------------------
@@ -178,18 +177,18 @@ def test_order_of_the_splitting_in_the_depth_step(splitting: str, order: float) 
     errors = []
     steps = np.array([8, 16, 32])
     u, exact = gaussian(grid, 0.5, 0.4), gaussian(grid, *flow(0.5, 0.4, 0.0, 0.0, leak, end, D))
+    way = Transport(grid, scheme("linear5"), stepper("ssprk3"), 1.0, False, (-leak * grid.faces(0),))
+    field = PrescribedField((np.zeros(grid.face_shape(0)),))
     for count in steps:
-        # inside the heat a step of transport by its exact flow: a Gaussian of given mean and variance
-        noise = TokenNoise(grid, D, splitting)
-        way = Transport(grid, scheme("linear5"), stepper("ssprk3"), 1.0, False, (-leak * grid.faces(0),), noise)
-        # layers make the steps of transport short, blocks of them are what is split
+
+        def moved(law: np.ndarray, dt: float, layers: int = 1 + 128 // int(count)) -> np.ndarray:
+            # layers make the steps of transport short, blocks of them are what is split
+            return forward(way, [field], law, np.linspace(0.0, dt, layers), False).nodes[-1]
+
+        flows = {"transport": moved, "noise": TokenNoise(grid, D).heat}
         law = u
         for _ in range(count):
-            law = noise.before(law, end / count)
-            inner = replace(way, noise=None)
-            field = PrescribedField((np.zeros(grid.face_shape(0)),))
-            law = forward(inner, [field], law, np.linspace(0.0, end / count, 1 + 128 // count), False).nodes[-1]
-            law = noise.after(law, end / count)
+            law = compose(TOKENS[splitting].stages, flows, law, end / count)
         errors.append(np.abs(law - exact).sum() * grid.cell_volume)
     assert -np.polyfit(np.log(steps), np.log(errors), 1)[0] == pytest.approx(order, abs=0.12)
 
@@ -213,7 +212,7 @@ def test_order_of_the_loop_with_attention_and_noise(splitting: str, order: float
 
 def noisy(grid: Grid, name: str, splitting: str, positive: bool = False) -> Transport:
     drift = tuple(0.3 - 0.1 * grid.face_points(k)[:, k].reshape(grid.face_shape(k)) for k in range(grid.dim))
-    noise = TokenNoise(grid, 0.15, splitting, positive)
+    noise = TokenNoise(grid, 0.15, TOKENS[splitting], positive)
     return Transport(grid, scheme(name), stepper("ssprk3"), 0.4, False, drift, noise)
 
 

@@ -22,7 +22,8 @@ from meanfield_pde.problem import (
     Tokens,
     Training,
 )
-from meanfield_pde.problem_checks import SCHEMES, SPLITTINGS, STEPPERS
+from meanfield_pde.problem_checks import SCHEMES, STEPPERS
+from meanfield_pde.splitting import HEADS as SPLITTINGS
 
 LAW = Gaussian((0.5,), ((0.4,),))
 HEAD_LAW = Gaussian((0.2, 0.3), ((0.04, 0.0), (0.0, 0.04)))

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
-from scipy.linalg import expm
 from scipy.special import exprel
 
 from meanfield_pde.equations.given_potential import GivenPotential
@@ -17,9 +16,9 @@ from meanfield_pde.equations.rho_fokker_planck import FokkerPlanckHeads
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
-from meanfield_pde.model.sides import FirstVariation, Moved
+from meanfield_pde.model.sides import FirstVariation
+from meanfield_pde.splitting import HEADS, Splitting
 from meanfield_pde.training.scheduler import Training
-from meanfield_pde.training.splitting import SPLITTINGS, Splitting, apply, check, splitting
 from meanfield_pde.training.state import Moment, TrainingState
 from meanfield_pde.training.stepsize import ErrorControl, Fixed
 
@@ -41,7 +40,7 @@ def state(ds: float, s: float = 0.0, step: int = 0) -> TrainingState:
 def training(name: str = "gibbs", order: int = 2, control: Any = None, tokens: Any = None) -> Training:
     heads = FokkerPlanckHeads(GRID, BETA)
     side = GivenPotential(WELL, KAPPA) if tokens is None else tokens
-    return Training(side, heads, splitting(name), order, Fixed(0.1) if control is None else control)
+    return Training(side, heads, HEADS[name], order, Fixed(0.1) if control is None else control)
 
 
 def last(moments: list[Moment]) -> np.ndarray:
@@ -67,66 +66,11 @@ class Faulty:
 # ---- splittings --------------------------------------------------------------------------------------------------
 
 
-def test_fractions_of_every_flow_sum_to_one() -> None:
-    flows = FokkerPlanckHeads(GRID, BETA).flows
-    for name in SPLITTINGS:
-        check(splitting(name), flows)
-        totals: dict[str, float] = {}
-        for flow, fraction in splitting(name).stages:
-            totals[flow] = totals.get(flow, 0.0) + fraction
-        assert set(totals.values()) == {1.0}
-        # both parts of the equation are there
-        assert set(totals) in ({"gibbs"}, {"drift", "diffusion"})
-
-
-@pytest.mark.parametrize("fractions", [(0.5, 1.0, 1.0), (0.5, 0.5, 0.5), (0.5, 1.0, 0.4), (np.nan, 1.0, 0.5)])
-def test_wrong_fractions_are_refused(fractions: tuple[float, float, float]) -> None:
-    table = Splitting(2, tuple(zip(("drift", "diffusion", "drift"), fractions, strict=True)))
-    with pytest.raises(MeanFieldError, match="sum to 1"):
-        check(table, FokkerPlanckHeads(GRID, BETA).flows)
-    with pytest.raises(MeanFieldError, match="sum to 1"):
-        Training(GivenPotential(WELL, 0.0), FokkerPlanckHeads(GRID, BETA), table, 2, Fixed(0.1))
-
-
-def test_unknown_names_are_refused_with_the_nearest() -> None:
-    with pytest.raises(MeanFieldError, match="'drift'"):
-        check(Splitting(1, (("drfit", 1.0),)), FokkerPlanckHeads(GRID, BETA).flows)
-    with pytest.raises(MeanFieldError, match="'strang'"):
-        splitting("strange")
-    with pytest.raises(MeanFieldError, match="order = 2 needs"):
+def test_splittings_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(MeanFieldError, match=r"order = 2 needs .* take splitting = 'strang' or 'gibbs'"):
         training("lie", 2)
-
-
-def test_three_flows_that_do_not_commute() -> None:
-    rng = np.random.default_rng(1)
-    matrices = {name: rng.normal(size=(5, 5)) for name in "abc"}
-    flows = {name: (lambda u, psi, ds, order, m=m: Moved(expm(ds * m) @ u, 0)) for name, m in matrices.items()}
-    lie = Splitting(1, (("a", 1.0), ("b", 1.0), ("c", 1.0)))
-    strang = Splitting(2, (("a", 0.5), ("b", 0.5), ("c", 1.0), ("b", 0.5), ("a", 0.5)))
-    u = rng.normal(size=5)
-    exact = expm(0.5 * sum(matrices.values())) @ u
-    for table in (lie, strang):
-        check(table, flows)
-        errors = []
-        for steps in (20, 40, 80):
-            v = u
-            for _ in range(steps):
-                v = apply(table, flows, v, u, 0.5 / steps, 1).rho
-            errors.append(np.abs(v - exact).max())
-        assert np.log2(errors[1] / errors[2]) == pytest.approx(table.order, abs=0.1)
-
-
-@pytest.mark.parametrize("active", ["drift", "diffusion"])
-@pytest.mark.parametrize("name", ["lie", "strang"])
-def test_decay_through_one_part_takes_the_whole_time(name: str, active: str) -> None:
-    flows = {
-        part: (lambda u, psi, ds, order, on=(part == active): Moved(u * np.exp(-ds) if on else u, 0))
-        for part in ("drift", "diffusion")
-    }
-    u = np.ones(3)
-    for _ in range(7):
-        u = apply(splitting(name), flows, u, u, 0.3, 2).rho
-    np.testing.assert_allclose(u, np.exp(-2.1), rtol=1e-14)
+    with pytest.raises(MeanFieldError, match="flow 'user' that is not there"):
+        Training(GivenPotential(WELL, 0.0), FokkerPlanckHeads(GRID, BETA), Splitting((("user", 1.0),)), 1, Fixed(0.1))
 
 
 # ---- orders ------------------------------------------------------------------------------------------------------

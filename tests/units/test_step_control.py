@@ -11,8 +11,8 @@ from meanfield_pde.equations.dissipation import dissipation
 from meanfield_pde.equations.given_potential import GivenPotential
 from meanfield_pde.equations.rho_fokker_planck import FokkerPlanckHeads
 from meanfield_pde.grid import Grid
+from meanfield_pde.splitting import HEADS
 from meanfield_pde.training.scheduler import Training
-from meanfield_pde.training.splitting import splitting
 from meanfield_pde.training.state import Moment, TrainingState
 from meanfield_pde.training.stepsize import ErrorControl, Fixed
 
@@ -28,7 +28,7 @@ def gaussian(mean: float = MEAN, variance: float = VARIANCE) -> np.ndarray:
 
 
 def run(control: Fixed | ErrorControl, end: float, psi: np.ndarray = PSI) -> list[Moment]:
-    training = Training(GivenPotential(psi, 0.0), FokkerPlanckHeads(GRID, BETA), splitting("gibbs"), 2, control)
+    training = Training(GivenPotential(psi, 0.0), FokkerPlanckHeads(GRID, BETA), HEADS["gibbs"], 2, control)
     return list(training.run(TrainingState(0.0, 0, control.ds, gaussian()), end))
 
 
@@ -128,7 +128,7 @@ def test_the_error_falls_with_the_tolerance() -> None:
 def test_a_step_before_counts_after_going_on_from_its_state() -> None:
     control = ErrorControl(0.05, 1e-3, falling=False)
     whole = [m.state for m in run(control, 2.0) if not m.side]
-    training = Training(GivenPotential(PSI, 0.0), FokkerPlanckHeads(GRID, BETA), splitting("gibbs"), 2, control)
+    training = Training(GivenPotential(PSI, 0.0), FokkerPlanckHeads(GRID, BETA), HEADS["gibbs"], 2, control)
     rest = [m.state for m in training.run(whole[3], 2.0) if not m.side]
     assert [s.ds for s in rest] == [s.ds for s in whole[3:]]
     # and forgetting the error of that step would change the next one

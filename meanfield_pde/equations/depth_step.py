@@ -1,0 +1,76 @@
+"""One step in depth: the stages of its splitting, transport by a Runge–Kutta step and token noise by heat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.mu_continuity import Stage, Transport, evaluate, rate
+from meanfield_pde.model.field import AssembledField
+from meanfield_pde.splitting import compose
+
+
+class Carried(NamedTuple):
+    """What a step carries along: laws, the depth that transport has reached, its stages, and faces limited."""
+
+    u: FloatArray
+    t: float
+    stages: tuple[Stage, ...] = ()
+    limited: int = 0
+
+
+def opening(transport: Transport, u: FloatArray, dt: float) -> FloatArray:
+    """Where the transport of a step from u begins: behind the noise that comes before it, u itself without any."""
+    table = transport.splitting
+    return compose(table.stages[: table.until("transport")], {"noise": _heat(transport)}, Carried(u, 0.0), dt).u
+
+
+def step(
+    transport: Transport, field: AssembledField, u: FloatArray, t: float, dt: float, first: Stage | None = None
+) -> tuple[FloatArray, tuple[Stage, ...], int]:
+    """One step from depth t of length dt: the new laws, the stages (for the costate), faces limited.
+
+    Depth passes in transport alone. ``first`` may hand in the stage at the `opening` of the step when it is known.
+    """
+    table = transport.splitting
+    start = opening(transport, u, dt) if first is None else first.u
+
+    def moved(state: Carried, length: float) -> Carried:
+        return _runge_kutta(transport, field, state, length, None if state.stages else first)
+
+    flows = {"transport": moved, "noise": _heat(transport)}
+    end = compose(table.stages[table.until("transport") :], flows, Carried(start, t), dt)
+    return end.u, end.stages, end.limited
+
+
+def _heat(transport: Transport) -> Callable[[Carried, float], Carried]:
+    noise = transport.noise
+
+    def diffused(state: Carried, length: float) -> Carried:
+        return state if noise is None else state._replace(u=noise.heat(state.u, length))
+
+    return diffused
+
+
+def _runge_kutta(
+    transport: Transport, field: AssembledField, state: Carried, dt: float, first: Stage | None
+) -> Carried:
+    stages = []
+    limited = 0
+    u = current = state.u
+    for i, (base, node) in enumerate(zip(transport.stepper.base, transport.stepper.nodes, strict=True)):
+        stage = first if i == 0 and first is not None else evaluate(transport, field, current, state.t + node * dt)
+        slope, count = rate(transport, current, stage.velocity, stage.reconstructed, dt)
+        stages.append(stage)
+        limited += count
+        slope *= dt
+        if base:
+            # u + (1 - base)(current + dt L - u), in this order so that mass is only rounded by small increments
+            slope += current - u
+            slope *= 1.0 - base
+            slope += u
+        else:
+            slope += current
+        current = slope
+    return Carried(current, state.t + dt, state.stages + tuple(stages), state.limited + limited)

@@ -255,15 +255,24 @@ def check_training(training: Training) -> None:
             f"{MOST_STEPS:.0e} steps: raise ds or lower s_end"
         )
     number(training.tolerance, "training.tolerance", 0.0, above=True)
-    if training.flow is not None and not callable(training.flow):
-        raise MeanFieldError(f"training.flow = {training.flow!r} must be a Python function of (theta, rho, ds)")
-    head_splitting(training.splitting, training.flow is not None)
     one_of(training.control, CONTROLS, "training.control")
+    head_splitting(training.splitting, training.flow is not None)
+    if training.flow is not None:
+        _check_flow(training)
     if training.rest is not None:
         number(training.rest, "training.rest", 0.0, above=True)
     integer(training.order, "training.order", 1)
     if training.order > 2:
         raise MeanFieldError(f"training.order = {training.order} is not covered: take 1 or 2")
+
+
+def _check_flow(training: Training) -> None:
+    """Refuse a flow that is no function, and what looks at the free energy, which knows no such flow."""
+    if not callable(training.flow):
+        raise MeanFieldError(f"training.flow = {training.flow!r} must be a Python function of (theta, rho, ds)")
+    for key, wrong in (("control = 'energy'", training.control == "energy"), ("rest", training.rest is not None)):
+        if wrong:
+            raise MeanFieldError(f"training.{key} looks at the free energy, which knows no training.flow: remove one")
 
 
 def check_output(output: Output, end: float, name: str) -> None:

@@ -104,6 +104,9 @@ class Solution:
         if self.problem.kind == "fokker-planck":
             # its walls are part of the problem
             worst["wall_mass_rho"] = None
+        if self.problem.training is not None and self.problem.training.flow is not None:
+            # no free energy knows a flow of the user's, which may raise it
+            worst["energy_rise"] = None
         grid = self.token_grid
         return warnings_of(worst, 1 if grid is None else grid.dim)
 

@@ -14,6 +14,7 @@ from meanfield_pde.equations.mu_continuity import Transport
 from meanfield_pde.equations.query_tokens import Queries
 from meanfield_pde.equations.runge_kutta import stepper
 from meanfield_pde.equations.schemes import scheme
+from meanfield_pde.equations.token_noise import TokenNoise
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Gaussian, Mixture
@@ -25,6 +26,7 @@ from meanfield_pde.model.objective import FeatureMap, PooledRegression
 from meanfield_pde.model.query_field import QueryField
 from meanfield_pde.output.file_schema import read_result, write_result
 from meanfield_pde.problem import Depth, Drift, Heads, Objective, Problem, QueryTerm, Sequence, SequenceFile, Tokens
+from meanfield_pde.splitting import token_splitting
 
 LINE = Grid((-3.0,), (3.0,), (64,), (False,))
 PLANE = Grid((-2.0, -2.5), (2.0, 2.5), (12, 11), (False, False))
@@ -153,13 +155,15 @@ def test_queries_on_the_tokens_of_two_clumps_follow_them() -> None:
 # ---- duality and the gradient ------------------------------------------------------------------------------------
 
 
-def side_of(grid: Grid, name: str, layers: int, shared: bool, alone: bool, **more: Any) -> GridTokens:
+def side_of(
+    grid: Grid, name: str, layers: int, shared: bool, alone: bool, noise: TokenNoise | None = None, **more: Any
+) -> GridTokens:
     x = grid.points()
     u = np.stack([np.exp(-((x - c) ** 2).sum(axis=1) / 0.35) + 0.4 * np.exp(-((x + c) ** 2).sum(axis=1) / 0.5)
                   for c in (0.5, -0.3)]).reshape(2, *grid.cells)  # fmt: skip
     u /= grid.integral(u).reshape(-1, *(1,) * grid.dim)
     drift = tuple(0.3 - 0.1 * grid.face_points(k)[:, k].reshape(grid.face_shape(k)) for k in range(grid.dim))
-    way = Transport(grid, scheme(name), stepper("ssprk3"), 0.4, False, drift)
+    way = Transport(grid, scheme(name), stepper("ssprk3"), 0.4, False, drift, noise)
     loss = None if alone else PooledRegression(FeatureMap(np.stack([x[:, 0], (x**2).sum(axis=1)])))
     rng = np.random.default_rng(8)
     shares = np.array([[0.5, 0.5, 0.0], [1 / 3, 1 / 3, 1 / 3]])
@@ -183,7 +187,18 @@ CASES = [(LINE, "weno5z", 4, True), (LINE, "linear5", 3, False), (PLANE, "linear
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "and-law"])
 @pytest.mark.parametrize(("grid", "name", "layers", "shared"), CASES, ids=["line", "layerwise", "plane"])
 def test_gradients_with_queries_pass_taylor(grid: Grid, name: str, layers: int, shared: bool, alone: bool) -> None:
-    side = side_of(grid, name, layers, shared, alone)
+    passes_taylor(side_of(grid, name, layers, shared, alone), layers, shared)
+
+
+def test_gradients_with_queries_under_noise_in_pieces_pass_taylor() -> None:
+    # two pieces of transport a step, of unequal lengths: queries move in both, and λ comes back through both
+    table = token_splitting((("noise", 0.2), ("transport", 0.625), ("noise", 0.8), ("transport", 0.375)))
+    for alone in (True, False):
+        passes_taylor(side_of(LINE, "linear5", 3, True, alone, TokenNoise(LINE, 0.1, table)), 3, True)
+
+
+def passes_taylor(side: GridTokens, layers: int, shared: bool) -> None:
+    grid = side.transport.grid
     fields = 1 if shared else layers
     rng = np.random.default_rng(5)
     weights = 1.0 + rng.random((fields, len(HEADS)))

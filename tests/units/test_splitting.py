@@ -199,12 +199,12 @@ def test_a_flow_of_the_users_takes_part() -> None:
     g = np.where(x < 0.0, 1.0, 0.0) / 24
     both = L + np.outer(g, np.ones(48)) - eye
     errors = []
-    for ds in (0.1, 0.05, 0.025):
+    for ds in (0.05, 0.025, 0.0125):
         solution = solve(replace(problem, training=replace(problem.training, ds=ds)))
         exact = expm(0.4 * both) @ solution.snapshots[0, 0]
         errors.append(np.abs(solution.rho[0] - exact).sum() * grid.cell_volume)
-    assert np.log2(errors[0] / errors[1]) == pytest.approx(2.0, abs=0.15)
-    assert errors[-1] <= 1e-4
+    assert np.log2(errors[1] / errors[2]) == pytest.approx(2.0, abs=0.15)
+    assert errors[-1] <= 2e-4
 
 
 @pytest.mark.parametrize(
@@ -227,5 +227,9 @@ def test_a_flow_goes_with_a_table_that_uses_it_and_with_no_file() -> None:
         in_a_well(flow=jumps)
     with pytest.raises(MeanFieldError, match=r"must be a Python function"):
         in_a_well(flow="jumps", splitting=(("gibbs", 1.0), ("user", 1.0)))
+    table = (("gibbs", 1.0), ("user", 1.0))
+    for more in ({"control": "energy"}, {"rest": 0.1}):
+        with pytest.raises(MeanFieldError, match=r"free energy, which knows no training\.flow"):
+            in_a_well(flow=jumps, splitting=table, order=1, **more)
     with pytest.raises(MeanFieldError, match=r"training\.flow is a Python function and cannot be written"):
         dump_problem(in_a_well(flow=jumps, splitting=(("gibbs", 1.0), ("user", 1.0))))

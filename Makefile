@@ -49,6 +49,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/attention_plane.py
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/ensemble.py
+	$(BIN)/python benchmarks/splittings.py
 
 docs: $(STAMP)
 	$(PIP) install --quiet --editable ".[docs]"

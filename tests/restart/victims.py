@@ -18,7 +18,7 @@ from meanfield_pde.output.run import resume, run
 from meanfield_pde.output.segments import read_segments
 from meanfield_pde.problem_file import dump_problem, parse_problem
 
-SPLITTINGS = ("gibbs", "lie", "strang")
+SPLITTINGS = ("gibbs", "lie", "strang", [["diffusion", 0.5], ["drift", 1.0], ["diffusion", 0.5]])
 CONTROLS = ("fixed", "error", "energy")
 TEXT = """
 kind = "training"

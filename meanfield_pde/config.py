@@ -16,6 +16,9 @@ import numpy as np
 from meanfield_pde.errors import MeanFieldError, nearest
 
 T = TypeVar("T")
+MOST_PARTS = 32
+_PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+_LONG_KEY = re.compile(rf"{_PART}(?:\.[ \t]*+{_PART}){{{MOST_PARTS}}}")
 TAG = "law"  # the key that says which member of a union of tagged dataclasses a table is
 
 
@@ -35,12 +38,27 @@ def from_toml(
     not TOML, unknown or missing keys, wrong types, NaN and inf.
     """
     try:
-        table = set_keys(tomllib.loads(text), overrides)
+        table = set_keys(_parsed(text), overrides)
+        _refuse_wide(table, "")
         return _Reader(not_covered or {}).table(table, (cls,), "")  # type: ignore[no-any-return]
-    except tomllib.TOMLDecodeError as error:
-        raise MeanFieldError(f"{source}: not valid TOML: {error}") from None
     except MeanFieldError as error:
         raise type(error)(f"{source}: {error}") from None
+    except RecursionError:
+        raise MeanFieldError(f"{source}: too many brackets within brackets: nest less") from None
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """The table of a TOML text. Raises: MeanFieldError where it is none, or where reading it would not end."""
+    # the time of the parser grows with the square of the parts of a key
+    long = _LONG_KEY.search(text)
+    if long is not None:
+        line = text.count("\n", 0, long.start()) + 1
+        raise MeanFieldError(f"line {line} has a key of more than {MOST_PARTS} parts: no setting has so many")
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        # TOMLDecodeError, and an integer of more digits than Python converts
+        raise MeanFieldError(f"not valid TOML: {error}") from None
 
 
 def to_toml(value: object) -> str:
@@ -91,7 +109,7 @@ def set_keys(table: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, 
 def _value(text: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return text
     return parsed["value"] if len(parsed) == 1 else text
 
@@ -209,6 +227,18 @@ def _adapter(hint: Any) -> Any:
 
 def _tuples(value: Any) -> Any:
     return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+
+
+def _refuse_wide(value: Any, path: str) -> None:
+    """Refuse integers of more than 64 bits anywhere: they could not even be named in a message."""
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            _refuse_wide(entry, _join(path, key))
+    elif isinstance(value, list):
+        for k, entry in enumerate(value):
+            _refuse_wide(entry, f"{path}[{k}]")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise MeanFieldError(f"{path} is an integer of {value.bit_length()} bits: TOML has at most 64")
 
 
 def _refuse_not_finite(value: Any, path: str) -> None:

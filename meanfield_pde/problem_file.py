@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from meanfield_pde.config import from_toml, to_toml
-from meanfield_pde.errors import FileError
+from meanfield_pde.foreign_files import beside, foreign_text
 from meanfield_pde.laws import Law, Mixture, Samples
 from meanfield_pde.problem import DataFile, Problem, SequenceFile
 from meanfield_pde.problem_checks import NOT_COVERED
@@ -20,11 +20,7 @@ def load_problem(path: str | Path, overrides: Iterable[str] = ()) -> Problem:
     Raises: FileError if the file cannot be read, MeanFieldError naming file and key otherwise.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise FileError(f"{path} cannot be read: {reason}; give the path of a problem in TOML") from None
+    text = foreign_text(path, "problem in TOML")
     problem = parse_problem(text, str(path), overrides)
     return replace(problem, base=str(path.parent))
 
@@ -48,13 +44,13 @@ def absolute_paths(problem: Problem) -> Problem:
 
     def law(given: Law) -> Law:
         if isinstance(given, Samples):
-            return replace(given, file=str((base / given.file).resolve()))
+            return replace(given, file=str(beside(base, given.file)))
         if isinstance(given, Mixture):
             return replace(given, components=tuple(law(part) for part in given.components))
         return given
 
     sequences = tuple(
-        replace(entry, file=str((base / entry.file).resolve()))
+        replace(entry, file=str(beside(base, entry.file)))
         if isinstance(entry, SequenceFile)
         else replace(
             entry,
@@ -65,5 +61,5 @@ def absolute_paths(problem: Problem) -> Problem:
     )
     data = problem.data
     if isinstance(data, DataFile):
-        data = replace(data, file=str((base / data.file).resolve()))
+        data = replace(data, file=str(beside(base, data.file)))
     return replace(problem, sequences=sequences, data=data, base=str(base))

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import csv
-import zipfile
+import io
+import os
+import subprocess
+import sys
+from array import array
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from meanfield_pde import hdf5_datasets
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import FileError, nearest
+from meanfield_pde.foreign_files import MOST_BYTES, check_regular, foreign_bytes, foreign_text
+from meanfield_pde.numpy_arrays import npy_array, npz_arrays
 
 SUFFIXES = (".npy", ".npz", ".csv", ".h5", ".hdf5")
+WHAT, MOST_CSV = "file of samples", 2**28
 
 
 def read_samples(path: Path) -> FloatArray:
@@ -34,24 +42,22 @@ def read_samples(path: Path) -> FloatArray:
 def read_arrays(path: Path) -> dict[str, Any]:
     """All arrays of a .npy, .npz or .h5 file, copied to memory; the file is closed again.
 
-    Raises: FileError naming the path if it is missing, damaged, of another kind or needs pickle.
+    Raises: FileError naming the path if it is missing, no regular file, damaged, of another kind, too large, or holds
+    Python objects.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise FileError(f"{path}: '{suffix}' files are not read; {nearest(suffix, SUFFIXES)}")
-    if not path.is_file():
-        raise FileError(f"{path} is {'a folder' if path.is_dir() else 'missing'}: give the path of a samples file")
+    if suffix in (".h5", ".hdf5"):
+        return _read_hdf5(path)
+    content = foreign_bytes(path, WHAT)
     try:
-        if suffix in (".h5", ".hdf5"):
-            return _read_hdf5(path)
-        with path.open("rb") as file:  # numpy leaves a damaged archive open
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return {"samples": loaded}
-            with loaded:
-                return {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
-        raise FileError(f"{path} cannot be read as {suffix[1:]}: {error}") from None
+        if suffix == ".npy":
+            return {"samples": npy_array(content, MOST_BYTES)}
+        return npz_arrays(content, MOST_BYTES)
+    except Exception as error:
+        # an archive may be damaged in more ways than zipfile and zlib have exceptions for
+        raise FileError(f"{path} cannot be read as {suffix[1:]}: {error or type(error).__name__}") from None
 
 
 def finite_table(array: Any, path: Path, name: str = "") -> FloatArray:
@@ -77,29 +83,47 @@ def finite_table(array: Any, path: Path, name: str = "") -> FloatArray:
 
 
 def _read_hdf5(path: Path) -> dict[str, Any]:
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        return {name: np.asarray(item[()]) for name, item in file.items() if isinstance(item, h5py.Dataset)}
+    """The datasets of a foreign HDF5 file, by a program of its own: damage can crash HDF5 or keep it busy for ever."""
+    check_regular(path, WHAT)
+    command = [sys.executable, "-P", hdf5_datasets.__file__, str(path.absolute()), str(MOST_BYTES)]
+    # no plug-ins: they are code, and the file would name them
+    environment = {**os.environ, "HDF5_PLUGIN_PRELOAD": "::"}
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False)
+    if ended.returncode == hdf5_datasets.REFUSED:
+        reason = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise FileError(f"{path} cannot be read as {path.suffix[1:]}: {reason}")
+    if ended.returncode != 0:
+        raise FileError(f"{path} cannot be read as {path.suffix[1:]}: HDF5 breaks down on it, it is damaged")
+    return npz_arrays(ended.stdout, MOST_BYTES)
 
 
 def _read_csv(path: Path) -> FloatArray:
+    lines = csv.reader(io.StringIO(foreign_text(path, WHAT, MOST_CSV), newline=""))
+    values, width, row, first = array("d"), 0, 0, True
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            lines = [line for line in csv.reader(file) if any(cell.strip() for cell in line)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        for line in lines:
+            if not any(cell.strip() for cell in line):
+                continue
+            names, first = first and not any(_is_number(cell) for cell in line), False
+            if names:
+                continue
+            row, width = row + 1, width or len(line)
+            if len(line) != width:
+                raise FileError(f"{path} has {len(line)} entries in row {row}, but {width} in row 1")
+            for column, cell in enumerate(line, start=1):
+                if not _is_number(cell):
+                    raise FileError(f"{path} has {_short(cell)} in row {row}, column {column}: a number is needed")
+                values.append(float(cell))
+    except csv.Error as error:
         raise FileError(f"{path} cannot be read as csv: {error}") from None
-    if lines and not any(_is_number(cell) for cell in lines[0]):
-        lines = lines[1:]
-    if not lines:
+    if not row:
         raise FileError(f"{path} has no samples: give one a line, numbers separated by commas")
-    for row, line in enumerate(lines, start=1):
-        if len(line) != len(lines[0]):
-            raise FileError(f"{path} has {len(line)} entries in row {row}, but {len(lines[0])} in row 1")
-        for column, cell in enumerate(line, start=1):
-            if not _is_number(cell):
-                raise FileError(f"{path} has {cell.strip()!r} in row {row}, column {column}: a number is needed")
-    return finite_table(np.array([[float(cell) for cell in line] for line in lines]), path)
+    return finite_table(np.array(values).reshape(row, width), path)
+
+
+def _short(cell: str) -> str:
+    text = repr(cell.strip())
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _is_number(cell: str) -> bool:

@@ -34,15 +34,15 @@ def check_regular(path: Path, what: str, most: int = MOST_BYTES) -> int:
 
 def foreign_bytes(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
     """All bytes of a regular file, which is closed again. Raises: FileError as `check_regular`."""
-    check_regular(path, what, most)
+    size = check_regular(path, what, most)
     try:
         with path.open("rb") as file:
-            # one more than allowed would show that it has grown since
-            content = file.read(most + 1)
+            # one byte more would show that it is being written
+            content = file.read(size + 1)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}; give the path of a {what}") from None
-    if len(content) > most:
-        raise FileError(f"{path} grows beyond {most} bytes while it is read: give the path of a {what}")
+    if len(content) != size:
+        raise FileError(f"{path} changes while it is read: wait until whoever writes it is done")
     return content
 
 

@@ -23,6 +23,26 @@ BESIDE = 2**31
 REFUSED = 3
 
 
+def _reached(group: Any, name: str) -> Any:
+    """What stands at a path, or None. Raises: ValueError where a link leads elsewhere."""
+    import h5py
+
+    node = group
+    for part in name.split("/"):
+        link = node.get(part, getlink=True) if isinstance(node, h5py.Group) else None
+        if link is None:
+            return None
+        if not isinstance(link, h5py.HardLink):
+            raise ValueError(f"'{name}' is a link to another place, which is not followed")
+        node = node[part]
+    return node
+
+
+def holds(group: Any, name: str) -> bool:
+    """Whether something stands at a path. Raises: ValueError where a link leads elsewhere."""
+    return _reached(group, name) is not None
+
+
 def dataset(group: Any, name: str, most: int) -> Any:
     """The dataset at the path ``name`` below an open group, with all of its data in this file.
 
@@ -31,11 +51,9 @@ def dataset(group: Any, name: str, most: int) -> Any:
     """
     import h5py
 
-    node = group
-    for part in name.split("/"):
-        if not isinstance(node.get(part, getlink=True), h5py.HardLink):
-            raise ValueError(f"'{name}' is a link to another place, which is not followed")
-        node = node[part]
+    node = _reached(group, name)
+    if node is None:
+        raise KeyError(f"'{name}' is missing")
     if not isinstance(node, h5py.Dataset):
         raise KeyError(f"'{name}' is no dataset")
     if node.is_virtual or node.external:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from meanfield_pde.errors import FileError
+from meanfield_pde.hdf5_datasets import holds, stored, words
 from meanfield_pde.output.diagnostics import COLUMNS
+from meanfield_pde.output.file_checks import check_record, check_solution, check_state
 from meanfield_pde.output.files import read_file, versions_of, write_file
 from meanfield_pde.output.record import Record
 from meanfield_pde.output.solution import Solution
@@ -54,10 +56,18 @@ def _write_record(file: Any, record: Record) -> None:
     )
 
 
+def _read(file: Any, name: str) -> Any:
+    # nothing of ours is compressed, so nothing takes more bytes than its file
+    return stored(file, name, file.id.get_filesize())
+
+
+def _read_text(file: Any, name: str) -> tuple[str, ...]:
+    return words(file, name, file.id.get_filesize())
+
+
 def _read_record(file: Any) -> Record:
-    history = {name: data[()] for name, data in file["history"].items()} if "history" in file else {}
-    ordered = {name: history[name] for name in COLUMNS if name in history}
-    return Record(ordered, file["heads/s"][()], file["heads/rho"][()])
+    history = {name: _read(file, f"history/{name}") for name in COLUMNS if holds(file, f"history/{name}")}
+    return Record(history, _read(file, "heads/s"), _read(file, "heads/rho"))
 
 
 def _write_state(file: Any, state: TrainingState) -> None:
@@ -66,7 +76,7 @@ def _write_state(file: Any, state: TrainingState) -> None:
 
 
 def _read_state(file: Any) -> TrainingState:
-    values = {item.name: file[f"state/{item.name}"][()] for item in fields(TrainingState)}
+    values = {item.name: _read(file, f"state/{item.name}") for item in fields(TrainingState)}
     return TrainingState(**{name: value if name == "rho" else value.item() for name, value in values.items()})
 
 
@@ -90,10 +100,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """A checkpoint. Raises: FileError for a file that is damaged, of another schema or of other numerics."""
 
     def take(file: Any) -> Checkpoint:
-        counts = (int(file["record/rows"][()]), int(file["record/snapshots"][()]))
-        return Checkpoint(file["problem"].asstr()[()], _read_state(file), *counts, versions_of(file))
+        counts = (int(_read(file, "record/rows")), int(_read(file, "record/snapshots")))
+        return Checkpoint(_read_text(file, "problem")[0], _read_state(file), *counts, versions_of(file))
 
     found = read_file(path, "checkpoint", take, same_numerics=True)
+    check_state(path, found.state, parse_problem(found.problem, str(path)))
     if not np.isfinite(found.state.rho).all():
         raise FileError(f"{path}: rho is not finite; use an earlier checkpoint")
     return found
@@ -115,7 +126,9 @@ def read_segment(path: Path) -> Segment:
     def take(file: Any) -> Segment:
         return Segment(_read_record(file), int(file.attrs["rows_before"]), int(file.attrs["snapshots_before"]))
 
-    return read_file(path, "segment of a record", take)
+    found = read_file(path, "segment of a record", take)
+    check_record(path, found.record)
+    return found
 
 
 def write_result(path: Path, solution: Solution) -> None:
@@ -155,18 +168,20 @@ def read_result(path: Path) -> Solution:
     def take(file: Any) -> Solution:
         record = _read_record(file)
         return Solution(
-            parse_problem(file["problem"].asstr()[()], str(path)),
+            parse_problem(_read_text(file, "problem")[0], str(path)),
             str(file.attrs["outcome"]),
-            _read_state(file) if "state" in file else None,
+            _read_state(file) if holds(file, "state") else None,
             record.history,
             record.snapshot_s,
             record.snapshots,
-            file["tokens/t"][()],
-            file["tokens/mu"][()],
-            file["costate/t"][()],
-            file["costate/p"][()],
-            tuple(file["names"].asstr()[()].tolist()),
-            file["queries/x"][()] if "queries" in file else np.empty(0),
+            _read(file, "tokens/t"),
+            _read(file, "tokens/mu"),
+            _read(file, "costate/t"),
+            _read(file, "costate/p"),
+            _read_text(file, "names"),
+            _read(file, "queries/x") if holds(file, "queries") else np.empty(0),
         )
 
-    return read_file(path, "result file", take)
+    found = read_file(path, "result file", take)
+    check_solution(path, found)
+    return found

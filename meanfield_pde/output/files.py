@@ -17,7 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from meanfield_pde.errors import FileError
+from meanfield_pde.errors import FileError, MeanFieldError
+from meanfield_pde.foreign_files import foreign_bytes
 
 # raised when the layout of a file changes
 SCHEMA = 2
@@ -26,8 +27,10 @@ NUMERICS = 3
 # behind the last byte of HDF5, which ignores it: the digest of all bytes before
 MARK = b"\nmeanfield_pde sha256 "
 SEAL = len(MARK) + 64 + 1
+# a file is made, and read, in memory
+MOST_RESULT = 2**36
 # what h5py and our own readers may meet in a file that is not as it should be
-DAMAGE = (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError)
+DAMAGE = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 T = TypeVar("T")
 
 
@@ -107,12 +110,7 @@ def read_file(path: Path, what: str, take: Callable[[Any], T], same_numerics: bo
     Raises: FileError naming the path for a file that is missing, damaged, changed by others, of a schema that cannot be
     read, or, with ``same_numerics``, made by a package with other results.
     """
-    if path.exists() and not path.is_file():
-        raise FileError(f"{path} is no file: give the path of a {what}")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+    content = foreign_bytes(path, what, MOST_RESULT)
     body, seal = content[:-SEAL], content[-SEAL:]
     if not seal.startswith(MARK):
         raise FileError(
@@ -125,7 +123,7 @@ def read_file(path: Path, what: str, take: Callable[[Any], T], same_numerics: bo
         with _h5py().File(io.BytesIO(body), "r") as file:
             _check_versions(path, file, same_numerics)
             return take(file)
-    except FileError:
+    except MeanFieldError:
         raise
     except DAMAGE as error:
         raise FileError(f"{path} is not a whole {what}: {error}") from error

@@ -6,13 +6,14 @@ STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test torture lint bench docs clean
+.PHONY: help install demo test torture fuzz lint bench docs clean
 
 help:
 	@echo "make install    make $(VENV) and install the package with its tools (again only when pyproject.toml changed)"
 	@echo "make demo       train on handwritten digits, then on the problem with a known exact solution"
 	@echo "make test       lint, then the whole suite"
 	@echo "make torture    runs killed at any moment and faults at every write, compared bit for bit with undisturbed ones"
+	@echo "make fuzz       mutated problem, token, result and checkpoint files: each loads or is refused by name"
 	@echo "make lint       ruff, mypy, import-linter"
 	@echo "make bench      the benchmarks"
 	@echo "make docs       the reference from the docstrings, into build/docs"
@@ -50,6 +51,9 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/ensemble.py
 	$(BIN)/python benchmarks/splittings.py
+
+fuzz: $(STAMP)
+	$(BIN)/python tests/fuzz/fuzz.py --files 2000 --commands 60
 
 docs: $(STAMP)
 	$(PIP) install --quiet --editable ".[docs]"

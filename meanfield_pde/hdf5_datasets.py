@@ -76,7 +76,10 @@ def stored(group: Any, name: str, most: int) -> Any:
 
 def words(group: Any, name: str, most: int) -> tuple[str, ...]:
     """The strings of a dataset, one or a list of them; together they may take ``most`` bytes. Raises: as `dataset`."""
-    found = dataset(group, name, most).asstr()
+    found = dataset(group, name, most)
+    if found.dtype.kind in "biuf":
+        raise ValueError(f"'{name}' is no text")
+    found = found.asstr()
     size = 0
     out: list[str] = []
     # one at a time: any number of entries may share one long string

@@ -10,9 +10,19 @@ from typing import TextIO
 FILE_WIDTH = 200
 
 
+# what a file puts into a message must not fill the screen
+LONGEST = 2000
+
+
 def say(message: str) -> None:
-    """One message on standard error, under the name of the command."""
-    print(f"meanfield-pde: {message}", file=sys.stderr, flush=True)
+    """One message on one line of standard error, under the name of the command."""
+    print(f"meanfield-pde: {plain(message)}", file=sys.stderr, flush=True)
+
+
+def plain(message: str) -> str:
+    """A message that moves no cursor and ends: what cannot be printed is escaped, and too much is left out."""
+    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in message)
+    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST // 2]} … {shown[-LONGEST // 2 :]}"
 
 
 def show_warning(
@@ -24,7 +34,7 @@ def show_warning(
     line: str | None = None,
 ) -> None:
     """A warning as a line of its own, without the place in the code it comes from."""
-    print(f"warning: {message}", file=sys.stderr, flush=True)
+    print(f"warning: {plain(str(message))}", file=sys.stderr, flush=True)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:

@@ -12,14 +12,17 @@ from meanfield_pde.errors import FileError
 from meanfield_pde.output.record import Record
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.problem import Problem
+from meanfield_pde.problem_sections import given
 from meanfield_pde.training.state import TrainingState
+
+# far above what any run errs by, far below what another hand would put there
+MASS = 1e-3
 
 
 def law_shape(problem: Problem) -> tuple[int, ...]:
     """The shape of rho in a problem with training, (layers, *cells)."""
-    assert problem.heads is not None
     layers = 1 if problem.depth is None or problem.depth.shared else problem.depth.layers
-    return (layers, *problem.heads.cells)
+    return (layers, *given(problem.heads, "heads").cells)
 
 
 def _refuse(path: Path, name: str, found: Any, wanted: object) -> None:
@@ -33,11 +36,23 @@ def _numbers(path: Path, name: str, values: Any, shape: tuple[int, ...]) -> None
         _refuse(path, name, f"{kind} of shape {found}", f"float64 of shape {shape}")
 
 
+def _laws(path: Path, name: str, values: Any, cells: tuple[int, ...], volume: float) -> None:
+    """Refuse densities (..., *cells) that are not finite or have another mass than 1."""
+    axes = tuple(range(np.ndim(values) - len(cells), np.ndim(values)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.abs(np.sum(values, axis=axes) * volume - 1.0)
+    if not (error <= MASS).all():
+        worst = "not finite" if not np.isfinite(error).all() else f"of a mass {error.max():g} off"
+        _refuse(path, name, worst, "of mass 1")
+
+
 def check_state(path: Path, state: TrainingState, problem: Problem) -> None:
     """Refuse a state of another shape than the problem's, or with counters that no run has. Raises: FileError."""
     if problem.training is None:
         _refuse(path, "the training state", "there", "in a problem without training")
     _numbers(path, "rho", state.rho, law_shape(problem))
+    grid = given(problem.heads, "heads").grid()
+    _laws(path, "rho", state.rho, grid.cells, grid.cell_volume)
     for name, kind in (("s", float), ("ds", float), ("step", int), ("rejected", int)):
         value = getattr(state, name)
         if type(value) is not kind or not 0 <= value < np.inf:
@@ -72,6 +87,8 @@ def check_solution(path: Path, solution: Solution) -> None:
     check_record(path, Record(dict(solution.history), solution.snapshot_s, solution.snapshots))
     if problem.training is not None and np.size(solution.snapshots):
         _numbers(path, "heads/rho", solution.snapshots, (len(solution.snapshot_s), *law_shape(problem)))
+        grid = given(problem.heads, "heads").grid()
+        _laws(path, "heads/rho", solution.snapshots, grid.cells, grid.cell_volume)
     cells = () if problem.tokens is None else problem.tokens.cells
     laws: Mapping[str, tuple[Any, Any]] = {
         "mu": (solution.depth_t, solution.mu),
@@ -81,5 +98,9 @@ def check_solution(path: Path, solution: Solution) -> None:
         _numbers(path, f"the depths of {name}", times, (np.size(times),))
         if np.size(values):
             _numbers(path, name, values, (len(times), len(solution.names), *cells))
+            if not np.isfinite(values).all():
+                _refuse(path, name, "not finite somewhere", "finite")
+    if problem.tokens is not None and np.size(solution.mu):
+        _laws(path, "mu", solution.mu, cells, problem.tokens.grid().cell_volume)
     if np.size(solution.queries) and np.ndim(solution.queries) != 4:
         _refuse(path, "queries/x", f"of {np.ndim(solution.queries)} axes", "of 4")

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from matplotlib import get_cachedir
 from mutations import mutated
 
 PATIENCE = 60.0
@@ -25,7 +26,7 @@ def through_the_command_line(
     endings: Counter[str] = Counter()
     home = folder / "home"
     home.mkdir()
-    environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home)}
+    environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home), "MPLCONFIGDIR": get_cachedir()}
     for index in range(number):
         kind = KINDS[index % len(KINDS)]
         place = folder / f"commands-{index}"

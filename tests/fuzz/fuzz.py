@@ -21,6 +21,7 @@ from mutations import mutated
 from seeds import make
 
 SHARES = {"problem": 9, "tokens": 5, "samples": 8, "hdf5": 2, "result": 5, "checkpoint": 5, "segment": 2, "text": 1}
+HOW = ("refused", "loaded", "fault")
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
@@ -81,10 +82,11 @@ def main() -> int:
             faults.append("a whole file was written to")
     print(f"seed {seed}, {time.monotonic() - began:.0f} s")
     for kind in SHARES:
-        row = {how: counts[kind, how] for how in ("refused", "loaded", "fault")}
+        row = {how: counts[kind, how] for how in HOW}
         print(f"{sum(row.values()):6d} {kind:10s} {', '.join(f'{how} {number}' for how, number in row.items())}")
-    print(f"{sum(counts.values()):6d} files     {', '.join(f'{how} {sum(n for (_, h), n in counts.items() if h == how)}' for how in ('refused', 'loaded', 'fault'))}")  # noqa: E501
-    print(f"{sum(endings.values()):6d} commands  {', '.join(f'{how} {number}' for how, number in sorted(endings.items()))}")
+    ways = {how: sum(number for (_, other), number in counts.items() if other == how) for how in HOW}
+    print(f"{given.files:6d} files      {', '.join(f'{how} {number}' for how, number in ways.items())}")
+    print(f"{given.commands:6d} commands   {', '.join(f'{how} {number}' for how, number in sorted(endings.items()))}")
     print(f"slowest {slowest[0]:.2f} s ({slowest[1]})")
     for fault in faults:
         print(f"FAULT {fault}")

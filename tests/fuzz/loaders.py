@@ -19,7 +19,7 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.output.checkpoints import newest
 from meanfield_pde.output.file_schema import read_checkpoint, read_result, read_segment
 from meanfield_pde.output.report import summary
-from meanfield_pde.problem import Problem, SequenceFile, Tokens
+from meanfield_pde.problem import Depth, Problem, SequenceFile, Tokens
 from meanfield_pde.problem_file import absolute_paths, dump_problem, load_problem
 from meanfield_pde.sample_files import read_samples
 from meanfield_pde.sequences import sequence_batch
@@ -45,7 +45,7 @@ def load(kind: str, path: Path) -> None:
     if kind in ("problem", "text"):
         dump_problem(absolute_paths(load_problem(path)))
     elif kind == "tokens":
-        problem = Problem(kind="tokens", tokens=LINE, sequences=(SequenceFile(str(path)),))
+        problem = Problem(kind="tokens", tokens=LINE, depth=Depth(), sequences=(SequenceFile(str(path)),))
         sequence_batch(problem, Grid((-3.0,), (3.0,), (16,), (False,)), entries=problem.sequences)
     elif kind in ("samples", "hdf5"):
         assert np.isfinite(read_samples(path)).all()

@@ -17,8 +17,8 @@ from meanfield_pde.output.files import MARK, SEAL
 HOSTILE = (
     "1e999", "nan", "-inf", "-1", "0", "1e-320", "1e308", "[1000000000]", "[1000000000, 1000000000]", "9" * 5000,
     "0x" + "f" * 5000, "[" * 3000 + "]" * 3000, "{a=" * 500 + "1" + "}" * 500, '"\\u0000"', '"\\u001b[2J\\n"',
-    '"' + "x" * 100000 + '"', "true", "[]", "[[]]", "{}", "1979-05-27T07:32:00Z", '"../../../etc/passwd"', '"/dev/zero"',
-    '"__import__(\'os\')"', "[0.1, 0.2, 0.3, 0.4, 0.5]", "12345678901234567890", "64.5", '"perodic"',
+    '"' + "x" * 100000 + '"', "true", "[]", "[[]]", "{}", "1979-05-27T07:32:00Z", '"../../../etc/passwd"',
+    '"/dev/zero"', '"__import__(\'os\')"', "[0.1, 0.2, 0.3, 0.4, 0.5]", "12345678901234567890", "64.5", '"perodic"',
 )  # fmt: skip
 WORDS = (
     "betta", "cells", "law", "law.law", ".".join("a" * 20000), '"a\\nb"', "''", "__class__", "function", "base", "mask",
@@ -114,7 +114,7 @@ def of_npz(content: bytes, chance: random.Random) -> bytes:
     if way == 0:
         members[name] = of_npy(members[name], chance)
     elif way == 1:
-        new = chance.choice(("../../out.npy", "/etc/passwd", "a\n.npy", "x" * 60000, "points.npy/", "..\\b.npy", ""))
+        new = chance.choice(("../../out.npy", "/etc/passwd", "a\n.npy", "x" * 60000, "points.npy/", "..\\b.npy"))
         members[new] = members.pop(name)
     elif way == 2:
         # two hundred megabytes of zeros in a few kilobytes, and a header that knows nothing of them
@@ -162,7 +162,7 @@ def of_datasets(content: bytes, chance: random.Random, sealed: bool) -> bytes:
             layout[:] = h5py.VirtualSource("other.h5", "samples", shape=(4,))
             file.create_virtual_dataset(name, layout)
         elif way == 6:
-            file[name] = chance.choice(("words", "\x00", 7, -1, np.nan, np.zeros((2, 3)), [True, False], b"\xff"))
+            file[name] = chance.choice(("words", "", 7, -1, np.nan, np.zeros((2, 3)), [True, False], b"\xff"))
         elif way == 7:
             file[name] = np.zeros(3, dtype=[("a", "f8"), ("b", "i4")])
         elif way == 8 and np.asarray(old).dtype.kind == "f" and np.size(old):
@@ -178,10 +178,11 @@ def of_datasets(content: bytes, chance: random.Random, sealed: bool) -> bytes:
 
 
 def mutated(kind: str, suffix: str, content: bytes, chance: random.Random) -> bytes:
-    """One mutation of a file of some kind, half of them by what its format means."""
+    """One mutation of a file of some kind, half of them and more by what its format means."""
     if chance.random() < 0.02:
         return chance.choice((b"", b"\0", b"\x89HDF\r\n\x1a\n", b"PK\x05\x06" + b"\0" * 18, b"\x93NUMPY", b"[" * 10**6))
-    if chance.random() < 0.5 or (kind == "samples" and suffix == ".csv"):
+    meaning = 0.75 if suffix == ".h5" else 0.5
+    if chance.random() > meaning or (kind == "samples" and suffix == ".csv"):
         return of_bytes(content, chance)
     if suffix == ".toml":
         return of_toml(content, chance)

@@ -109,7 +109,7 @@ def test_a_refused_run_leaves_a_folder_that_was_there(write: Write, tmp_path: Pa
     ("arguments", "words"),
     [
         (["run", "gaussian_copled", "-o", "x"], ("'gaussian_copled'", "'gaussian_coupled'")),
-        (["run", "nowhere.toml", "-o", "x"], ("nowhere.toml", "cannot be read")),
+        (["run", "nowhere.toml", "-o", "x"], ("nowhere.toml", "is missing")),
         (["new", "gaussian_copled"], ("'gaussian_coupled'",)),
         (["orders", "softmax_gausian"], ("'softmax_gaussian'",)),
         (["show", "nowhere"], ("nowhere", "holds no run")),

@@ -18,7 +18,6 @@ from meanfield_pde.output.ensemble_file import (
     Entry,
     is_ensemble,
     is_name,
-    locked,
     read_ensemble,
     write_ensemble,
 )
@@ -27,6 +26,7 @@ from meanfield_pde.output.ensemble_processes import Processes
 from meanfield_pde.output.ensemble_table import Member, member_of
 from meanfield_pde.output.file_schema import read_result
 from meanfield_pde.output.files import write_bytes
+from meanfield_pde.output.folder_lock import locked
 from meanfield_pde.output.run import PROBLEM, RESULT, refuse_changes
 from meanfield_pde.problem import Problem
 from meanfield_pde.problem_file import absolute_paths, dump_problem, load_problem, parse_problem

@@ -1,11 +1,7 @@
-"""The file ensemble.toml: which runs belong together, how each differs and how it ended; owner of their lock."""
+"""The file ensemble.toml: which runs belong together, how each differs and how it ended."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,25 +76,3 @@ def is_name(text: str) -> bool:
     """Whether a text is a plain name of a folder, which leads nowhere else."""
     plain = text == Path(text).name and text.isprintable() and not text.startswith(".")
     return plain and text != ENSEMBLE and 0 < len(text.encode()) <= 200
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[int]:
-    """Hold the folder for one writer; gives the descriptor, which workers keep open as long as they live.
-
-    Meaning: the lock is gone when the last process that holds the descriptor has ended, however it ended.
-    Raises: FileError while another writer is at work.
-    """
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FileError(
-                f"{folder} is still being worked on by another process: wait for its end, or end it first"
-            ) from None
-        except OSError:
-            pass  # a file system without locks
-        yield handle
-    finally:
-        os.close(handle)

@@ -13,6 +13,7 @@ from meanfield_pde.output.checkpoints import FOLDER as CHECKPOINTS
 from meanfield_pde.output.checkpoints import Checkpoints, Found, checkpoint_files, newest
 from meanfield_pde.output.file_schema import write_result
 from meanfield_pde.output.files import provenance_changes, write_bytes
+from meanfield_pde.output.folder_lock import locked
 from meanfield_pde.output.record import Recorder
 from meanfield_pde.output.segments import FOLDER as SEGMENTS
 from meanfield_pde.output.segments import Segments, cut, going_on, joined
@@ -46,8 +47,8 @@ def run(
 
     Meaning: ``stop`` says how much of it to do now, ``memory`` how many bytes it may take; ``said`` hears the plan of
     the memory before the first step, ``progress`` every moment.
-    Raises: FileError when the folder cannot be written or already holds a run; KeyboardInterrupt with the state
-    saved.
+    Raises: FileError when the folder cannot be written, already holds a run, or another process is at work in it;
+    KeyboardInterrupt with the state saved.
     """
     folder = Path(folder)
     if (folder / PROBLEM).exists():
@@ -59,8 +60,9 @@ def run(
     made = [path for path in folders if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write_text(folder / PROBLEM, text)
-        return _go(problem, folder, Found(None, None, (), ()), threads, progress, stop, memory, said)
+        with locked(folder):
+            _write_text(folder / PROBLEM, text)
+            return _go(problem, folder, Found(None, None, (), ()), threads, progress, stop, memory, said)
     except OSError as error:
         _unmake(folder, made)
         raise FileError(
@@ -103,12 +105,26 @@ def resume(
     ``overrides`` (key=value) may change the end and the outputs, nothing else; ``step`` names an earlier
     checkpoint (what came after it is given up once the first new one is written); ``said`` hears the words before the
     first step.
-    Raises: FileError for a folder without a run or without a whole checkpoint; MeanFieldError listing what
-    else was changed.
+    Raises: FileError for a folder without a run, without a whole checkpoint, or with another process at work in it;
+    MeanFieldError listing what else was changed.
     """
     folder = Path(folder)
     if not (folder / PROBLEM).exists():
         raise FileError(f"{folder} holds no run ({PROBLEM} is missing): start one with `run PROBLEM -o {folder}`")
+    with locked(folder):
+        return _resumed(folder, tuple(overrides), step, threads, progress, stop, memory, said)
+
+
+def _resumed(
+    folder: Path,
+    overrides: tuple[str, ...],
+    step: int | None,
+    threads: int | None,
+    progress: Progress | None,
+    stop: Stop,
+    memory: float,
+    said: Callable[[str], None] | None,
+) -> tuple[Solution, str]:
     before = load_problem(folder / PROBLEM)
     if before.kind == "tokens":
         raise MeanFieldError(f"{folder} is a run of tokens alone, which has no training to go on with: start a new run")

@@ -297,6 +297,23 @@ def test_another_processor_or_version_is_said(tmp_path: Path, monkeypatch: pytes
     assert "processor was an abacus and is" in note
 
 
+def test_only_one_writer_works_in_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    seen: list[str] = []
+
+    def other(moment: Moment) -> None:
+        if moment.state.step == 3:
+            with pytest.raises(FileError, match="still being worked on by another process"):
+                resume(folder)
+            seen.append(read_run(folder).outcome if checkpoint_files(folder) else "")
+
+    run(problem(output__checkpoint_every="1"), folder, progress=other, stop=Stop(steps=5))
+    assert len(seen) == 1
+    assert seen[0].startswith("not finished: s = 0.1")
+    done, _ = resume(folder)
+    assert done.is_done
+
+
 def test_no_file_is_left_open_and_a_reader_blocks_no_writer(tmp_path: Path) -> None:
     import h5py
 

@@ -8,7 +8,6 @@ from meanfield_pde.problem_checks import (
     KINDS,
     check_acts,
     check_attention,
-    check_depth,
     check_heads,
     check_output,
     check_sections,
@@ -17,6 +16,7 @@ from meanfield_pde.problem_checks import (
     integer,
     one_of,
 )
+from meanfield_pde.problem_depth import check_depth
 from meanfield_pde.problem_drift import check_drift
 from meanfield_pde.problem_objective import check_objective, check_potential, check_rings, check_sequences
 from meanfield_pde.problem_queries import check_queries

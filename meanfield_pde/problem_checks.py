@@ -10,8 +10,8 @@ from meanfield_pde.errors import MeanFieldError, nearest
 from meanfield_pde.laws import Atoms, Samples, check_law, check_weights
 from meanfield_pde.model.attention import ATTENTIONS
 from meanfield_pde.model.heads import ALONE, ANGLES, FAMILIES, RADIAL, axes_of
-from meanfield_pde.problem_sections import Depth, Heads, Output, Tokens, Training
-from meanfield_pde.splitting import head_splitting, token_splitting
+from meanfield_pde.problem_sections import Heads, Output, Tokens, Training
+from meanfield_pde.splitting import head_splitting
 
 KINDS = ("training", "tokens", "fokker-planck", "shallow")
 REQUIRED = {
@@ -26,15 +26,12 @@ ALLOWED = {
     "fokker-planck": REQUIRED["fokker-planck"],
     "shallow": (*REQUIRED["shallow"], "tokens", "sequences", "shallow", "data"),
 }
-SCHEMES = ("upwind1", "linear3", "linear5", "muscl-minmod", "muscl-mc", "muscl-vanleer", "muscl-vanalbada", "weno5z")
-STEPPERS = ("ssprk1", "ssprk2", "ssprk3")
 CONTROLS = ("fixed", "error", "energy")
 ROLES = ("train", "held-out")
 ON_CIRCLE = ("softmax", "unnormalised", "none")
 MOST_HEAD_AXES = 4
-MOST_CFL = 1.7
 # beyond these nothing would end in a lifetime or fit into memory
-MOST_CELLS, MOST_LAYERS, MOST_STEPS, MOST_SNAPSHOTS = 10**7, 10**6, 1e9, 10**5
+MOST_CELLS, MOST_STEPS, MOST_SNAPSHOTS = 10**7, 1e9, 10**5
 NOT_COVERED = {
     "mask": "attention masks are not covered yet; every token attends to every token: remove the key",
     "causal": "causal attention is not covered yet; every token attends to every token: remove the key",
@@ -223,24 +220,6 @@ def _check_head_axes(heads: Heads, names: tuple[str, ...], kind: str) -> None:
             )
         if ring:
             check_circumference(heads.upper[k] - heads.lower[k], f"heads, axis {name}")
-
-
-def check_depth(depth: Depth) -> None:
-    """Refuse depth settings out of range."""
-    number(depth.T, "depth.T", 0.0)
-    integer(depth.layers, "depth.layers", 1)
-    if depth.layers > MOST_LAYERS:
-        raise MeanFieldError(f"depth.layers = {depth.layers} is more than {MOST_LAYERS}: take fewer")
-    flag(depth.shared, "depth.shared")
-    if depth.T == 0 and not depth.shared:
-        raise MeanFieldError("depth.T = 0 leaves no layers to tell apart: take T > 0, or shared = true")
-    flag(depth.positivity, "depth.positivity")
-    if depth.scheme == "weno":
-        raise MeanFieldError("depth.scheme = 'weno' is not known; did you mean 'weno5z'?")
-    one_of(depth.scheme, SCHEMES, "depth.scheme")
-    one_of(depth.stepper, STEPPERS, "depth.stepper")
-    token_splitting(depth.splitting)
-    number(depth.cfl, "depth.cfl", 0.0, MOST_CFL, above=True)
 
 
 def check_training(training: Training) -> None:

@@ -82,7 +82,8 @@ class Heads:
 class Depth:
     """Depth t in [0, T], its layers, and how the tokens are transported.
 
-    Meaning: ``splitting`` of transport and token noise is a name or a table of (flow, fraction).
+    Meaning: ``splitting`` of transport and token noise is a name or a table of (flow, fraction). ``control`` says how
+    long the steps are: from the Courant number, at most ``dt`` ("fixed"), or such that they keep to ``tolerance``.
     """
 
     T: float = 1.0
@@ -93,6 +94,9 @@ class Depth:
     cfl: float = 0.5
     positivity: bool = False
     splitting: str | Table = "strang"
+    control: str = "cfl"
+    dt: float | None = None
+    tolerance: float = 1e-6
 
 
 @dataclass(frozen=True, slots=True)

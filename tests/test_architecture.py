@@ -131,9 +131,9 @@ def test_shipped_data_is_found_and_sound() -> None:
 
 
 def test_names_that_a_problem_may_use_are_those_that_exist() -> None:
-    from meanfield_pde import problem_checks
+    from meanfield_pde import problem_depth
     from meanfield_pde.equations.runge_kutta import STEPPERS
     from meanfield_pde.equations.schemes import SCHEMES
 
-    assert set(problem_checks.SCHEMES) == set(SCHEMES)
-    assert set(problem_checks.STEPPERS) == set(STEPPERS)
+    assert set(problem_depth.SCHEMES) == set(SCHEMES)
+    assert set(problem_depth.STEPPERS) == set(STEPPERS)

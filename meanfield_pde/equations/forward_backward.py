@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from math import ceil
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.depth_step import opening, step
-from meanfield_pde.equations.mu_continuity import Stage, Transport, courant_rate, evaluate
+from meanfield_pde.equations.depth_control import ErrorSteps
+from meanfield_pde.equations.depth_doubling import controlled
+from meanfield_pde.equations.depth_layers import Layer, LayerPath, Way, equal
+from meanfield_pde.equations.depth_step import step
+from meanfield_pde.equations.mu_continuity import Stage, Transport
 from meanfield_pde.equations.p_transport import dual_of, step_transpose
-from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
+from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.model.field import AssembledField
 
-# a layer is redone with smaller steps when V grew so much in it that the Courant number went beyond this
-OVERSHOOT = 1.1
-# steps of a layer; one takes a tenth of a millisecond at least
-MOST_STEPS = 10**6
 # stages whose share in the gradient is taken at once: a fixed number, so that no budget changes a bit
 GATHER = 64
 # or as many as hold so many bytes of moments
@@ -27,14 +27,6 @@ Pair = tuple[tuple[FloatArray, ...], FloatArray]
 """The cotangents of a stage's velocities and the stage's moments."""
 Sources = Callable[[int, int, tuple[Stage, ...]], list[FloatArray]]
 """Layer, step and its stages -> (B, *cells) a stage."""
-
-
-class LayerPath(NamedTuple):
-    """The steps of one layer: their length, mu before each, and their stages when these are kept."""
-
-    dt: float
-    starts: list[FloatArray]
-    stages: list[tuple[Stage, ...]] | None
 
 
 class Path(NamedTuple):
@@ -48,6 +40,7 @@ class Path(NamedTuple):
     layers: list[LayerPath]
     courant: float
     limited: int
+    rejected: int = 0
 
 
 class Costate(NamedTuple):
@@ -64,99 +57,34 @@ def forward(
     edges: FloatArray,
     keep: bool,
     sequence: int = 0,
+    budget: float = inf,
 ) -> Path:
     """Carry laws u (B, *cells) through the layers between ``edges``, field l in layer l (or one field in all).
 
-    Each layer takes an integer number of equal steps, from the Courant number at its start; ``keep`` stores the stages.
-    ``sequence`` is the number of the first law, for messages.
-    Raises: NotFiniteError naming layer, depth, sequence and cell; NotConvergedError where V runs away.
+    Meaning: ``keep`` stores the stages, ``sequence`` is the number of the first law, for messages; ``budget`` bounds
+    the bytes of a path whose steps are not known before.
+    Raises: NotFiniteError naming layer, depth, sequence and cell; NotConvergedError where V runs away or step control
+    ends; MeanFieldError for given steps beyond the Courant number, or a path beyond its budget.
     """
     check_laws(u, float(edges[0]), sequence)
     nodes = np.empty((len(edges), *u.shape))
     nodes[0] = u
-    # positivity holds up to the Courant number asked for and not a hair beyond
-    slack, most = (-1e-12, transport.cfl) if transport.positivity else (1e-9, OVERSHOOT * transport.cfl)
-    layers: list[LayerPath] = []
-    courant, limited = 0.0, 0
-    for layer, length in enumerate(np.diff(edges)):
-        field = fields[layer % len(fields)]
-        start = nodes[layer]
-        begin, end_depth = float(edges[layer]), float(edges[layer + 1])
-        first = evaluate(transport, field, start, begin)
-        _check_finite(first, layer, begin, sequence)  # before the count of steps is taken from it
-        fastest = courant_rate(transport, first.velocity)
-        if transport.moving is not None:
-            fastest = max(fastest, transport.drift_rate(begin, end_depth))
-        count = max(1, ceil(float(length) * transport.longest * fastest / transport.cfl - slack))
-        while True:
-            if count > MOST_STEPS:
-                raise NotConvergedError(
-                    f"layer {layer} (depth {begin:g} to {end_depth:g}) needs {count:.1e} steps, more than "
-                    f"{MOST_STEPS:.0e}: V grows without bound in it; take a shorter depth.T or smaller boxes"
-                )
-            path, end, used, faces = _layer(
-                transport,
-                field,
-                start,
-                first,
-                layer,
-                (begin, float(length)),
-                count,
-                keep,
-                sequence,
-            )
-            if not np.isfinite(end).all():
-                law, *cell = (int(i) for i in np.argwhere(~np.isfinite(end))[0])
-                raise NotFiniteError(
-                    f"mu is not finite after layer {layer} (depth {edges[layer + 1]:g}), sequence "
-                    f"{sequence + law}, cell {tuple(cell)}: the law may blow up before that depth, "
-                    "or the grid is too coarse"
-                )
-            if used <= most:
-                break
-            count = max(count + 1, ceil(count * used / transport.cfl - slack))
-        layers.append(path)
-        nodes[layer + 1] = end
-        courant = max(courant, used)
-        limited += faces
-    return Path(edges, nodes, layers, courant, limited)
-
-
-def _layer(
-    transport: Transport,
-    field: AssembledField,
-    u: FloatArray,
-    first: Stage,
-    layer: int,
-    depths: tuple[float, float],
-    count: int,
-    keep: bool,
-    sequence: int,
-) -> tuple[LayerPath, FloatArray, float, int]:
-    depth, length = depths
-    dt = length / count
-    starts: list[FloatArray] = []
-    kept: list[tuple[Stage, ...]] = []
-    used, limited = 0.0, 0
-    for k in range(count):
-        start = opening(transport, u, dt)
-        t = depth + k * dt
-        stage = first if start is first.u else evaluate(transport, field, start, t)
-        _check_finite(stage, layer, t, sequence)
-        piece = transport.longest * dt
-        used = max(used, piece * courant_rate(transport, stage.velocity))
-        if used > 4.0 * transport.cfl:
-            # runaway: no use in going on with this step
-            return LayerPath(dt, starts, None), u, used, limited
-        starts.append(u)
-        u, stages, faces = step(transport, field, u, t, dt, stage)
-        limited += faces
-        if transport.positivity or transport.moving is not None:
-            # with positivity every stage is a step of its own, and has to be short enough for its own velocity
-            used = max(used, *(piece * courant_rate(transport, s.velocity) for s in stages))
-        if keep:
-            kept.append(stages)
-    return LayerPath(dt, starts, kept if keep else None), u, used, limited
+    way = Way(float(edges[-1] - edges[0]), keep, budget)
+    control = transport.control
+    courant, limited, rejected = 0.0, 0, 0
+    for number, length in enumerate(np.diff(edges)):
+        field = fields[number % len(fields)]
+        layer = Layer(number, float(edges[number]), float(length), sequence)
+        if isinstance(control, ErrorSteps) and length > 0.0:
+            crossed = controlled(transport, field, nodes[number], layer, way, control)
+        else:
+            crossed = equal(transport, field, nodes[number], layer, way)
+        way.layers.append(crossed.part)
+        nodes[number + 1] = crossed.end
+        courant = max(courant, crossed.courant)
+        limited += crossed.limited
+        rejected += crossed.rejected
+    return Path(edges, nodes, way.layers, courant, limited, rejected)
 
 
 def check_laws(u: FloatArray, depth: float, sequence: int = 0) -> None:
@@ -167,16 +95,6 @@ def check_laws(u: FloatArray, depth: float, sequence: int = 0) -> None:
             f"mu is not finite at depth {depth:g}, sequence {sequence + law}, cell {tuple(cell)}: "
             "give finite initial laws"
         )
-
-
-def _check_finite(stage: Stage, layer: int, depth: float, sequence: int) -> None:
-    for axis, v in enumerate(stage.velocity):
-        if not np.isfinite(v).all():
-            where = np.argwhere(~np.isfinite(v))[0]
-            raise NotFiniteError(
-                f"V is not finite at depth {depth:g} (layer {layer}), sequence {sequence + where[0]}, "
-                f"face {tuple(int(i) for i in where[1:])} of axis {axis}: check rho and mu for NaN"
-            )
 
 
 def backward(transport: Transport, fields: Sequence[AssembledField], path: Path, p_end: FloatArray) -> Costate:
@@ -201,7 +119,7 @@ def stages_of(
     part = path.layers[layer]
     if part.stages is not None:
         return part.stages[k]
-    return step(transport, field, part.starts[k], float(path.edges[layer]) + k * part.dt, part.dt)[1]
+    return step(transport, field, part.starts[k], float(path.edges[layer]) + part.offsets[k], part.lengths[k])[1]
 
 
 def carry_back(
@@ -230,7 +148,7 @@ def carry_back(
         for k in range(len(part.starts) - 1, -1, -1):
             stages = stages_of(transport, field, path, layer, k)
             more = None if sources is None else sources(layer, k, stages)
-            p, cotangents = step_transpose(transport, field, dual, stages, p, part.dt, more)
+            p, cotangents = step_transpose(transport, field, dual, stages, p, part.lengths[k], more)
             left[at].extend((g, s.moments) for g, s in zip(cotangents, stages, strict=True))
             if len(left[at]) >= GATHER or len(left[at]) * left[at][0][1].nbytes >= GATHER_BYTES:
                 gradient[at] = contracted(field, left[at], gradient[at])
@@ -268,9 +186,9 @@ def laws_at(transport: Transport, fields: Sequence[AssembledField], path: Path, 
             continue
         part = path.layers[layer]
         start = float(path.edges[layer])
-        k = min(int((t - start) / part.dt), len(part.starts) - 1)
-        rest = float(t - start) - k * part.dt
+        k = bisect_right(part.offsets, float(t - start)) - 1
+        rest = float(t - start) - part.offsets[k]
         field = fields[layer % len(fields)]
         u = part.starts[k]
-        out[i] = step(transport, field, u, start + k * part.dt, rest)[0] if rest > 0.0 else u
+        out[i] = step(transport, field, u, start + part.offsets[k], rest)[0] if rest > 0.0 else u
     return out

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.depth_control import ErrorSteps
 from meanfield_pde.equations.forward_backward import (
     Costate,
     Path,
@@ -156,12 +157,15 @@ class GridTokens:
             size = tables.least_size(reach, seen_weights(self.transport.grid, met), tables.larger(size))
 
     def _sweep(self, rho: tuple[Measure, ...], starts: list[FloatArray], size: int | None) -> Sweep:
-        keep = self.keeps_stages(rho, sum(len(start) for start in starts), size)
+        count, batch = len(starts), sum(len(start) for start in starts)
+        keep = self.keeps_stages(rho, batch, size)
         fields = self.assemble(rho, size)
-        count = len(starts)
-        paths = self._blocks(
-            lambda i: forward(self.transport, fields, starts[i], self.edges, keep, BLOCK * i), count, size
-        )
+
+        def one(i: int) -> Path:
+            share = self.budget * len(starts[i]) / batch
+            return forward(self.transport, fields, starts[i], self.edges, keep, BLOCK * i, share)
+
+        paths = self._blocks(one, count, size)
         followed = self._follow(rho, fields, paths)
         if size is None:
             return Sweep(fields, tuple(paths), None, None, followed)
@@ -208,6 +212,8 @@ class GridTokens:
 
     def keeps_stages(self, rho: tuple[Measure, ...], batch: int, size: int | None) -> bool:
         """Whether the stages of a sweep fit the budget. Raises: MeanFieldError if not even its steps do."""
+        if isinstance(self.transport.control, ErrorSteps):
+            return True  # their number is not known before; they are dropped when they grow beyond the budget
         return stages_fit(self.path_bytes(rho, batch, size), self.budget)
 
     def backward(self, sweep: Sweep, p_end: FloatArray) -> Costate:

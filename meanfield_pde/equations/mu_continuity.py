@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.depth_control import ErrorSteps, FixedSteps
 from meanfield_pde.equations.runge_kutta import Stepper, courant_limit
 from meanfield_pde.equations.schemes import Muscl, Reconstruction, centred_weights
 from meanfield_pde.equations.token_noise import TokenNoise
@@ -40,7 +41,7 @@ class Transport:
 
     Meaning: ``drift`` holds, per axis, the prescribed normal velocity at the faces (*face_shape) added to V, and
     ``moving`` gives what changes with depth t, in the same shapes; ``noise`` is split from the transport of every
-    step, and has no Courant limit.
+    step, and has no Courant limit. ``control`` says how long the steps are, None from the Courant number alone.
     Raises: MeanFieldError when the Courant number is beyond the stability limit of scheme and stepper, or an axis
     has fewer cells than the stencil.
     """
@@ -53,6 +54,7 @@ class Transport:
     drift: tuple[FloatArray, ...]
     noise: TokenNoise | None = None
     moving: Callable[[float], tuple[FloatArray, ...]] | None = None
+    control: FixedSteps | ErrorSteps | None = None
 
     def __post_init__(self) -> None:
         for axis, n in enumerate(self.grid.cells):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
+from meanfield_pde.equations.depth_control import FixedSteps
 from meanfield_pde.equations.mu_continuity import Transport, face_velocity
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.model.field import AssembledField
@@ -32,7 +33,10 @@ def path_bytes(transport: Transport, edges: FloatArray, batch: int, speed: float
     """
     grid = transport.grid
     rate = sum(speed / h for h in grid.spacing) + transport.drift_rate(float(edges[0]), float(edges[-1]))
-    steps = len(edges) - 1 + rate * transport.longest * float(edges[-1] - edges[0]) / transport.cfl
+    if isinstance(transport.control, FixedSteps):
+        steps = float(np.maximum(np.ceil(np.diff(edges) / transport.control.dt - 1e-9), 1.0).sum())
+    else:
+        steps = len(edges) - 1 + rate * transport.longest * float(edges[-1] - edges[0]) / transport.cfl
     one = 8.0 * batch * grid.size
     # a stage is its input, a velocity and a reconstruction per axis, and the moments
     stage = one * (1 + 2 * grid.dim) + 8.0 * batch * moments

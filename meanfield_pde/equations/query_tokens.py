@@ -98,7 +98,7 @@ def follow(
         for k in range(len(part.starts)):
             starts[-1].append(x)
             stages = stages_of(transport, fields[at], path, layer, k)
-            x = _stage_points(transport, velocities[at], stages, x, part.dt)[-1]
+            x = _stage_points(transport, velocities[at], stages, x, part.lengths[k])[-1]
         if not np.isfinite(x).all():
             raise NotFiniteError(
                 f"a query of sequence {sequence + int(np.argwhere(~np.isfinite(x))[0][0])} is not finite at depth "
@@ -143,7 +143,7 @@ class QueryCostate:
 
     def back(self, layer: int, k: int, stages: tuple[Stage, ...]) -> list[FloatArray]:
         """Take λ over step k of a layer; the derivative in the cell masses at each stage, (B, *cells)."""
-        velocities, dt = self.queries.velocities, self.path.layers[layer].dt
+        velocities, dt = self.queries.velocities, self.path.layers[layer].lengths[k]
         at = layer % len(velocities)
         velocity = velocities[at]
         points = _stage_points(self.transport, velocity, stages, self.queries.starts[layer][k], dt)

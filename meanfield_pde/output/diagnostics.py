@@ -139,7 +139,7 @@ def warnings_of(worst: Mapping[str, float | bool | None], dim: int = 1) -> tuple
     if courant is not None and length is not None and 0.0 < courant < SLOW and length > LONG:
         out.append(
             f"depth is crossed in steps of {length:g}, since V is small: a slow growth of mu is not followed to the "
-            "accuracy of the scheme; take more depth.layers to see whether the numbers move"
+            "accuracy of the scheme; take depth.control = \"error\", whose steps keep to depth.tolerance"
         )
     if beyond("undershoot_mu", UNDERSHOOT):
         out.append(

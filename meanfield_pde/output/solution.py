@@ -99,7 +99,7 @@ class Solution:
         """What to know before trusting the numbers."""
         worst = self.certificates
         steps, depth = worst.get("depth_steps"), self.problem.depth
-        if steps and depth is not None:
+        if steps and depth is not None and depth.control != "error":
             worst["depth_step"] = depth.T / steps
         if self.problem.kind == "fokker-planck":
             # its walls are part of the problem

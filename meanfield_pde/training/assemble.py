@@ -10,6 +10,7 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.drift_flows import prescribed
+from meanfield_pde.equations.depth_control import ErrorSteps, FixedSteps
 from meanfield_pde.equations.given_potential import given_potential
 from meanfield_pde.equations.grid_tokens import GridTokens
 from meanfield_pde.equations.mu_continuity import Transport
@@ -191,9 +192,15 @@ def transport(tokens: Tokens, depth: Depth) -> Transport:
     drift, moving = prescribed(grid, given_drift.leak, given_drift.constant, given_drift.flow, given_drift.period)
     table = token_splitting(depth.splitting)
     noise = TokenNoise(grid, tokens.noise, table, depth.positivity) if tokens.noise > 0.0 else None
-    return Transport(
-        grid, scheme(depth.scheme), stepper(depth.stepper), depth.cfl, depth.positivity, drift, noise, moving
-    )
+    rules = scheme(depth.scheme), stepper(depth.stepper), depth.cfl, depth.positivity
+    return Transport(grid, *rules, drift, noise, moving, depth_control(depth))
+
+
+def depth_control(depth: Depth) -> FixedSteps | ErrorSteps | None:
+    """How long the steps in depth are; None from the Courant number alone."""
+    if depth.control == "error":
+        return ErrorSteps(depth.tolerance)
+    return None if depth.dt is None else FixedSteps(depth.dt)
 
 
 def grid_tokens(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from meanfield_pde.equations.depth_control import ErrorSteps
 from meanfield_pde.equations.grid_tokens import GridTokens
 from meanfield_pde.equations.path_budget import stages_fit
 from meanfield_pde.errors import MeanFieldError
@@ -56,6 +57,9 @@ def path_part(tokens: GridTokens, rho: tuple[Measure, ...]) -> Part:
     """
     sizes = tokens.tables.sizes
     path = tokens.path_bytes(rho, len(tokens.mu0), sizes[0] if sizes else None)
+    if isinstance(tokens.transport.control, ErrorSteps):
+        # two halves of a step of the Courant number, or what is left: beyond that the path is refused while it grows
+        return Part("path of mu, whose steps are not known before", min(2.0 * path.stages, tokens.budget))
     if stages_fit(path, tokens.budget):
         return Part("path of mu with its stages", path.stages)
     return Part("path of mu, its stages made again", path.starts)

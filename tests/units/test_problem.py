@@ -22,7 +22,7 @@ from meanfield_pde.problem import (
     Tokens,
     Training,
 )
-from meanfield_pde.problem_checks import SCHEMES, STEPPERS
+from meanfield_pde.problem_depth import SCHEMES, STEPPERS
 from meanfield_pde.splitting import HEADS as SPLITTINGS
 
 LAW = Gaussian((0.5,), ((0.4,),))

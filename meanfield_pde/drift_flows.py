@@ -12,7 +12,7 @@ from math import cos, pi
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.errors import MeanFieldError, nearest
+from meanfield_pde.errors import MeanFieldError, NotFiniteError, nearest
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels import difference as kernel
 from meanfield_pde.kernels.sweep import sweep
@@ -116,6 +116,6 @@ def of_function(grid: Grid, function: DriftFunction, t: float) -> Faces:
                 "it must give one velocity of that dimension a position"
             )
         if not np.isfinite(values).all():
-            raise MeanFieldError(f"tokens.drift.flow gives a velocity that is not finite at depth {t:g}")
+            raise NotFiniteError(f"tokens.drift.flow gives a velocity that is not finite at depth {t:g}")
         out.append(np.ascontiguousarray(values[:, axis]).reshape(grid.face_shape(axis)))
     return tuple(out)

@@ -54,7 +54,8 @@ def numerical(problem: Problem) -> dict[str, Parameter]:
     if problem.depth is not None:
         out |= {"T": at("depth.T"), "layers": at("depth.layers", whole), "cfl": at("depth.cfl")}
         out |= {name: at(f"depth.{name}", itself) for name in ("shared", "scheme", "stepper", "positivity")}
-        out |= {"noise_splitting": at("depth.splitting", itself)}
+        out |= {"noise_splitting": at("depth.splitting", itself), "depth_control": at("depth.control", itself)}
+        out |= {"dt": at("depth.dt"), "depth_tolerance": at("depth.tolerance")}
     if problem.training is not None:
         out |= {name: at(f"training.{name}") for name in ("beta", "weight_decay", "ds", "s_end", "tolerance")}
         out |= {name: at(f"training.{name}", itself) for name in ("splitting", "control")}

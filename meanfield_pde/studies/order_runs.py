@@ -52,7 +52,7 @@ def refined_depth(problem: Problem, name: str, n: int, coarsest: int, courant: f
     return replace(
         problem,
         tokens=replace(problem.tokens, cells=scaled(problem.tokens.cells, n)),
-        depth=replace(problem.depth, scheme=name, stepper=STEPPER, cfl=cfl),
+        depth=replace(problem.depth, scheme=name, stepper=STEPPER, cfl=cfl, control="cfl", dt=None),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -267,6 +268,21 @@ def test_a_path_that_grows_beyond_the_budget_is_refused_while_it_grows() -> None
     message = rf"grown to .* \({steps - 1} steps of 768\) at depth 2\.\d* of 3, over the budget .* depth\.tolerance"
     with pytest.raises(MeanFieldError, match=message):
         forward(way, [still(LINE)], u, edges, True, 0, (steps - 1.5) * size)
+
+
+def test_the_memory_of_a_path_that_grows_stays_in_its_budget() -> None:
+    grid = Grid((-3.0,), (3.0,), (768,), (False,))
+    way, u, budget = carrying(grid, ErrorSteps(1e-9), 0.7, cfl=0.8), bump(grid, 4), 5e6
+    forward(way, [still(grid)], u, np.array([0.0, 0.01]), True)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MeanFieldError, match="over the budget of 5e\\+06"):
+            forward(way, [still(grid)], u, np.linspace(0.0, 6.0, 3), True, 0, budget)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # beside it a trial and the one before: stages hold three arrays, a step three stages, a trial three steps
+    assert 0.9 * budget <= peak <= budget + 70 * u.nbytes
 
 
 def test_a_hundred_thousand_given_steps_are_counted_before_the_first() -> None:

@@ -92,6 +92,20 @@ def test_queries_among_gaussian_tokens_follow_the_affine_flow() -> None:
     assert errors[-1] <= 3e-7
 
 
+def test_queries_are_carried_by_the_steps_of_the_control() -> None:
+    m0, s0, w, a, leak = 0.5, 0.4, 0.7, 0.8, 0.9
+    start, counts = np.array([-1.2, 0.5, 1.7]), []
+    for tolerance in (1e-3, 1e-9):
+        problem, _ = library.get("softmax_leak", m0=m0, s0=s0, w=w, a=a, leak=leak, cells=192, layers=2)
+        depth = replace(problem.depth, control="error", tolerance=tolerance)
+        solution = solve(with_queries(replace(problem, depth=depth), tuple((float(x),) for x in start)))
+        m, s = flow(m0, s0, w, w * a, leak, 1.0)
+        exact = m + (start - m0) * np.sqrt(s / s0)
+        assert np.abs(solution.queries[-1, 0, :, 0] - exact).max() <= 3e-7
+        counts.append(solution.certificates["depth_steps"])
+    assert counts[1] > 2 * counts[0]
+
+
 def test_in_the_plane_queries_follow_the_flow_of_the_covariance() -> None:
     # W = w I, A = a I, no mean: x(T) = (I - 2 κ T Σ0)^{-1/2} x0
     S = np.array([[0.3, 0.1], [0.1, 0.2]])

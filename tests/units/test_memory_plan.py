@@ -124,3 +124,14 @@ def test_the_plan_is_said_before_the_first_step_and_kept_to(
     assert not (tmp_path / "b").exists()
     assert main(["resume", str(tmp_path / "a"), "--memory", "10kB"]) == 2
     assert spelled(1e13) == "10 TB"
+
+
+def test_a_path_whose_steps_are_not_known_before_is_planned_within_what_is_left() -> None:
+    problem = library.get("softmax_gaussian")[0]
+    assert problem.depth is not None
+    controlled = replace(problem, depth=replace(problem.depth, control="error"))
+    usual, ready = assemble(problem).memory[-1], assemble(controlled).memory[-1]
+    assert ready.name == "path of mu, whose steps are not known before"
+    assert ready.bytes == 2 * usual.bytes
+    tight = assemble(controlled, memory=total(assemble(problem).memory[:-1]) + 1e3)
+    assert tight.memory[-1].bytes == pytest.approx(1e3)

@@ -26,7 +26,7 @@ from meanfield_pde.measure import Measure
 from meanfield_pde.model.attention import Attention
 from meanfield_pde.model.field import PrescribedField
 from meanfield_pde.model.objective import FeatureMap, PooledRegression
-from meanfield_pde.problem import Drift, Problem
+from meanfield_pde.problem import Drift, Output, Problem
 from meanfield_pde.splitting import TOKENS
 from meanfield_pde.training.assemble import assemble
 
@@ -375,3 +375,19 @@ def test_what_does_not_belong_together_is_refused() -> None:
     ):
         with pytest.raises(MeanFieldError, match=message):
             replace(problem, depth=replace(problem.depth, **changes))
+
+
+@pytest.mark.parametrize("depth", [{"control": "fixed", "dt": dt} for dt in (0.1, 1 / 6, 1 / 3, 7e-3)]
+                         + [{"control": "error", "tolerance": 1e-5}], ids=str)  # fmt: skip
+def test_depths_asked_for_are_met_bit_for_bit_and_change_nothing(depth: dict[str, Any]) -> None:
+    problem, _ = library.get("softmax_gaussian", cells=48, w=0.2, layers=1, T=1.0)
+    problem = replace(problem, depth=replace(problem.depth, cfl=1.4, scheme="linear3", **depth))
+    plain = solve(problem)
+    for spacing in (0.1, 0.3, 1 / 3):
+        asked = tuple(k * spacing for k in range(round(1.0 / spacing) + 1) if k * spacing <= 1.0)
+        solution = solve(replace(problem, output=Output(asked, snapshots=2)))
+        found = solution.depth_t.tolist()
+        assert found == sorted({0.0, 1.0, *asked})
+        np.testing.assert_array_equal(solution.mu[-1], plain.mu[-1])
+        np.testing.assert_array_equal(solution.mu[0], plain.mu[0])
+        assert solution.certificates["depth_steps"] == plain.certificates["depth_steps"]

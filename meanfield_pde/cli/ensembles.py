@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meanfield_pde.cli.interrupts import heard_once
 from meanfield_pde.cli.running import Interrupted, Means, find_problem
@@ -54,20 +55,31 @@ def run_many(
         if reference is not None and reference not in library.NAMES:
             raise MeanFieldError(f"{member.name}: reference = '{reference}' is no problem of the library; "
                                  f"{nearest(reference, library.NAMES)}")  # fmt: skip
-    memory = means.keywords()["memory"]
-    return _watched(
-        folder, means.quiet, lambda hear: run_ensemble(members, folder, workers=workers, memory=memory, hear=hear)
-    )
+    with _keywords(workers, means) as keywords:
+        return _watched(folder, means.quiet, lambda hear: run_ensemble(members, folder, hear=hear, **keywords))
 
 
 def resume_many(folder: Path, overrides: Sequence[str], workers: int | None, means: Means) -> int:
     """Go on with what is missing of an ensemble; the exit code. Raises: Interrupted, MeanFieldError."""
     from meanfield_pde.output.ensemble import resume_ensemble
 
-    memory = means.keywords()["memory"]
-    return _watched(
-        folder, means.quiet, lambda hear: resume_ensemble(folder, overrides, workers=workers, memory=memory, hear=hear)
-    )
+    with _keywords(workers, means) as keywords:
+        return _watched(folder, means.quiet, lambda hear: resume_ensemble(folder, overrides, hear=hear, **keywords))
+
+
+@contextmanager
+def _keywords(workers: int | None, means: Means) -> Iterator[dict[str, Any]]:
+    """Keywords of `run_ensemble`: who does the work, and how much memory a member may take."""
+    keywords = {"workers": workers, "memory": means.keywords()["memory"]}
+    if means.scheduler is None:
+        yield keywords
+        return
+    refuse_options({"--workers": workers}, "has no meaning with --scheduler: the cluster has its own")
+    from meanfield_pde.output.ensemble_cluster import ClusterWorkers
+    from meanfield_pde.training.cluster import connected
+
+    with connected(means.scheduler) as client:
+        yield {**keywords, "others": ClusterWorkers(client)}
 
 
 def show_many(folder: Path, as_json: bool) -> None:

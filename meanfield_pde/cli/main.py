@@ -50,6 +50,9 @@ Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Bytes the run 
 Workers = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Processes for the members of an ensemble (all processors).")
 ]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Let a dask cluster carry members, or the sequences of a run.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only say how the run ended.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
@@ -86,6 +89,7 @@ def run_command(
         typer.Option(metavar="KEY=A,B,C", help="One run for each value, all in an ensemble; repeatable: all pairs."),
     ] = None,
     workers: Workers = None,
+    scheduler: Scheduler = None,
     steps: Steps = None,
     minutes: Minutes = None,
     memory: Memory = None,
@@ -96,7 +100,7 @@ def run_command(
     from meanfield_pde.cli.ensembles import is_many, refuse_options, run_many
     from meanfield_pde.cli.running import Means, find_problem, run_folder
 
-    means = Means(threads, quiet, memory, steps, minutes)
+    means = Means(threads, quiet, memory, steps, minutes, scheduler)
     if is_many(problem, sweep or ()):
         refuse_options({"--threads": threads, "--steps": steps, "--minutes": minutes}, ONE_RUN)
         raise typer.Exit(run_many(problem, sweep or (), set_ or (), output, workers, means))
@@ -115,6 +119,7 @@ def resume_command(
     minutes: Minutes = None,
     memory: Memory = None,
     workers: Workers = None,
+    scheduler: Scheduler = None,
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
@@ -127,7 +132,7 @@ def resume_command(
     from meanfield_pde.cli.running import Means, resume_folder
     from meanfield_pde.output.ensemble_file import is_ensemble
 
-    means = Means(threads, quiet, memory, steps, minutes)
+    means = Means(threads, quiet, memory, steps, minutes, scheduler)
     if is_ensemble(folder):
         given = {"--threads": threads, "--steps": steps, "--minutes": minutes, "--from": step is not None}
         refuse_options(given, ONE_RUN)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -16,6 +17,7 @@ from meanfield_pde.errors import MeanFieldError, nearest
 if TYPE_CHECKING:
     from meanfield_pde.output.run import Progress
     from meanfield_pde.output.solution import Solution
+    from meanfield_pde.output.solve import Split
     from meanfield_pde.problem import Problem
 
 INTERRUPTED = 130
@@ -56,7 +58,7 @@ class Means:
     """What a run on the command line may use; none of it changes a bit of its result.
 
     Meaning: ``threads`` all processors if None, at most ``memory`` bytes, as in "2GB"; ``steps`` and ``minutes`` say
-    how much of the run to do now.
+    how much of the run to do now; ``scheduler`` is the address of a cluster that carries the sequences.
     """
 
     threads: int | None = None
@@ -64,6 +66,7 @@ class Means:
     memory: str | None = None
     steps: int | None = None
     minutes: float | None = None
+    scheduler: str | None = None
 
     def keywords(self) -> dict[str, Any]:
         """Keywords of `run` and `resume`. Raises: MeanFieldError for numbers that are not positive."""
@@ -95,7 +98,9 @@ def run_folder(problem: Problem, folder: Path, means: Means) -> Solution:
     from meanfield_pde.output.run import run
 
     end, keywords = problem.training.s_end if problem.training is not None else None, means.keywords()
-    return _watched(end, folder, means.quiet, lambda progress: run(problem, folder, progress=progress, **keywords))
+    with _split(means.scheduler) as split:
+        keywords["split"] = split
+        return _watched(end, folder, means.quiet, lambda progress: run(problem, folder, progress=progress, **keywords))
 
 
 def resume_folder(folder: Path, overrides: Sequence[str], step: int | None, means: Means) -> Solution:
@@ -111,7 +116,22 @@ def resume_folder(folder: Path, overrides: Sequence[str], step: int | None, mean
     def go(progress: Progress) -> Solution:
         return resume(folder, overrides, step=step, progress=progress, **keywords)[0]
 
-    return _watched(end, folder, means.quiet, go)
+    with _split(means.scheduler) as split:
+        keywords["split"] = split
+        return _watched(end, folder, means.quiet, go)
+
+
+@contextmanager
+def _split(scheduler: str | None) -> Iterator[Split | None]:
+    """The token side on the workers of a cluster; None without one."""
+    if scheduler is None:
+        yield None
+        return
+    from meanfield_pde.training.cluster import ClusterHands, connected
+    from meanfield_pde.training.split_tokens import SplitTokens
+
+    with connected(scheduler) as client:
+        yield lambda tokens: SplitTokens(tokens, ClusterHands(client))
 
 
 def _watched(end: float | None, folder: Path, quiet: bool, go: Callable[[Progress], Solution]) -> Solution:

@@ -145,16 +145,20 @@ class GridTokens:
         tables = self.tables
         if not tables.sizes:
             return self._sweep(rho, starts, None)
-        reach = tuple(max(axis) for axis in zip(*(self._reach(law) for law in rho), strict=True))
-        weights = seen_weights(self.transport.grid, laws)
-        own = laws is self.mu0 and all(law.points is self.head_points for law in rho)
-        size = tables.first_size(reach, weights) if own else tables.least_size(reach, weights, tables.sizes)
+        reach, size = self.first_size(rho, laws)
         while True:
             sweep = self._sweep(rho, starts, size)
             if tables.suffices(size, sweep.table_error, reach):
                 return sweep
-            met = np.concatenate([path.nodes[edge] for path in sweep.paths for edge in _checked(path)])
-            size = tables.least_size(reach, seen_weights(self.transport.grid, met), tables.larger(size))
+            size = tables.least_size(reach, met_weights(self.transport, sweep), tables.larger(size))
+
+    def first_size(self, rho: tuple[Measure, ...], laws: FloatArray) -> tuple[Reach, int]:
+        """How far keys reach under heads rho, and the least size of table that resolves initial laws for them."""
+        reach = tuple(max(axis) for axis in zip(*(self._reach(law) for law in rho), strict=True))
+        weights = seen_weights(self.transport.grid, laws)
+        if laws is self.mu0 and all(law.points is self.head_points for law in rho):
+            return reach, self.tables.first_size(reach, weights)
+        return reach, self.tables.least_size(reach, weights, self.tables.sizes)
 
     def _sweep(self, rho: tuple[Measure, ...], starts: list[FloatArray], size: int | None) -> Sweep:
         count, batch = len(starts), sum(len(start) for start in starts)
@@ -288,6 +292,12 @@ def grid_lattice(grid: Grid, attention: Attention) -> Lattice:
     circle = grid.dim == 1 and grid.periodic[0]
     filters = grid.filters() if attention.uses_samples(circle) else ()
     return Lattice(axes, np.array(grid.spacing), filters, circle)
+
+
+def met_weights(transport: Transport, sweep: Sweep) -> FloatArray:
+    """The masses of seen cells of all laws where the table of a sweep was checked, (edges · B, n)."""
+    met = np.concatenate([path.nodes[edge] for path in sweep.paths for edge in _checked(path)])
+    return seen_weights(transport.grid, met)
 
 
 def _checked(path: Path) -> list[int]:

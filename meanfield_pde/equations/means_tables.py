@@ -44,10 +44,15 @@ class MeansTables:
     def least_size(self, reach: Reach, weights: FloatArray, sizes: Sequence[int]) -> int:
         """The least of ``sizes`` that resolves the masses (B, n) of seen cells, or the last one."""
         for size in sizes:
-            # a margin for the laws to come and for the sum over heads
-            if self.error(size, reach, weights) <= 0.25 * self.tolerance:
+            if self.resolves(self.error(size, reach, weights)):
                 return size
         return sizes[-1]
+
+    def resolves(self, error: float) -> bool:
+        """Whether a table with that error may be begun with: there is a margin for the laws to come and for the sum
+        over heads.
+        """
+        return error <= 0.25 * self.tolerance
 
     def first_size(self, reach: Reach, weights: FloatArray) -> int:
         """The least size that resolves the laws of the problem, found once."""

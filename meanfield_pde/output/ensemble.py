@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -39,7 +39,7 @@ PACE = 1.0
 class Workers(Protocol):
     """Whoever does jobs: processes of this machine, or of a cluster."""
 
-    def do(self, jobs: Sequence[Job]) -> Iterator[Event]:
+    def do(self, jobs: Sequence[Job]) -> Generator[Event, None, None]:
         """What happens while the jobs are done; one `Ended` a job."""
         ...
 
@@ -128,7 +128,7 @@ def run_ensemble(
     Raises: MeanFieldError naming the first member that cannot be run, with nothing left behind; FileError for a
     folder that is in use; KeyboardInterrupt with the states saved.
     """
-    folder = Path(folder)
+    folder = Path(folder).absolute()
     _check_names([member.name for member in members])
     for there in (folder / ENSEMBLE, folder / PROBLEM, *(folder / member.name for member in members)):
         if there.exists():
@@ -168,7 +168,7 @@ def resume_ensemble(
     Raises: FileError for a folder without an ensemble or with one at work; MeanFieldError naming the member for a
     change that is not allowed, before any is begun.
     """
-    folder, overrides = Path(folder), tuple(overrides)
+    folder, overrides = Path(folder).absolute(), tuple(overrides)
     entries = read_ensemble(folder)
     with locked(folder) as handle:
         jobs: dict[int, Job] = {}
@@ -266,15 +266,17 @@ def _go(
     names = tuple(entries[i].folder for i in at)
     written = time.monotonic()
     try:
-        for event in who.do(list(jobs.values())):
-            if isinstance(event, Ended):
-                one = entries[at[event.member]]
-                now[at[event.member]] = replace(one, outcome=event.outcome, fault=event.fault, message=event.message)
-                if time.monotonic() - written > PACE:
-                    write_ensemble(folder, tuple(now))
-                    written = time.monotonic()
-            if hear is not None:
-                hear(names, event)
+        # closed before the end is written: members that were broken off have saved by then
+        with closing(who.do(list(jobs.values()))) as events:
+            for event in events:
+                if isinstance(event, Ended):
+                    i = at[event.member]
+                    now[i] = replace(now[i], outcome=event.outcome, fault=event.fault, message=event.message)
+                    if time.monotonic() - written > PACE:
+                        write_ensemble(folder, tuple(now))
+                        written = time.monotonic()
+                if hear is not None:
+                    hear(names, event)
     finally:
         write_ensemble(folder, tuple(now))
     return ensemble_members(folder)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from meanfield_pde.config import from_toml, to_toml
 from meanfield_pde.errors import FileError
+from meanfield_pde.foreign_files import foreign_text
 from meanfield_pde.output.files import write_bytes
 
 ENSEMBLE = "ensemble.toml"
@@ -54,11 +55,7 @@ def read_ensemble(folder: Path) -> tuple[Entry, ...]:
     outside the folder.
     """
     path = Path(folder) / ENSEMBLE
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise FileError(f"{path} cannot be read: {reason}; give the folder of an ensemble") from None
+    text = foreign_text(path, "folder of an ensemble")
     entries = from_toml(text, EnsembleFile, str(path)).members
     seen: set[str] = set()
     for entry in entries:

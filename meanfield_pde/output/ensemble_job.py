@@ -18,6 +18,7 @@ from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteErr
 from meanfield_pde.output.ensemble_file import FAILED, FINISHED, INPUT, INTERRUPTED, NUMBERS, PROCESS
 from meanfield_pde.output.file_schema import write_result
 from meanfield_pde.output.files import write_bytes
+from meanfield_pde.output.folder_lock import locked
 from meanfield_pde.output.run import PROBLEM, RESULT, resume
 from meanfield_pde.output.solve import solve
 from meanfield_pde.problem_file import dump_problem, load_problem, parse_problem
@@ -95,9 +96,10 @@ def _run(job: Job, member: int, reached: Callable[[Reached], None] | None) -> No
     problem = load_problem(folder / PROBLEM, job.overrides)
     if problem.training is None:
         # tokens alone have no state to go on from, so they are done at once
-        if job.overrides:
-            write_bytes(folder / PROBLEM, dump_problem(problem).encode())
-        write_result(folder / RESULT, solve(problem, threads=1, memory=job.memory))
+        with locked(folder):
+            if job.overrides:
+                write_bytes(folder / PROBLEM, dump_problem(problem).encode())
+            write_result(folder / RESULT, solve(problem, threads=1, memory=job.memory))
         return
     end, told, last = problem.training.s_end, [-PACE], list[Moment]()
 

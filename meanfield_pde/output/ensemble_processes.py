@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -93,7 +93,7 @@ class Processes:
             worker.close()
         self.alive.clear()
 
-    def do(self, jobs: Sequence[Job]) -> Iterator[Event]:
+    def do(self, jobs: Sequence[Job]) -> Generator[Event, None, None]:
         """What happens while the jobs are done, begun in their order; one `Ended` a job."""
         waiting = deque(range(len(jobs)))
         while True:

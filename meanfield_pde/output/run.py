@@ -18,7 +18,7 @@ from meanfield_pde.output.record import Recorder
 from meanfield_pde.output.segments import FOLDER as SEGMENTS
 from meanfield_pde.output.segments import Segments, cut, going_on, joined
 from meanfield_pde.output.solution import Solution
-from meanfield_pde.output.solve import solve
+from meanfield_pde.output.solve import Split, solve
 from meanfield_pde.problem import Problem
 from meanfield_pde.problem_file import absolute_paths, dump_problem, load_problem
 from meanfield_pde.training.assemble import Assembled
@@ -42,11 +42,12 @@ def run(
     stop: Stop = UNLIMITED,
     memory: float = MEMORY,
     said: Callable[[str], None] | None = None,
+    split: Split | None = None,
 ) -> Solution:
     """Solve a problem in a new ``folder``: problem.toml, checkpoints/, segments/, result.h5.
 
     Meaning: ``stop`` says how much of it to do now, ``memory`` how many bytes it may take; ``said`` hears the plan of
-    the memory before the first step, ``progress`` every moment.
+    the memory before the first step, ``progress`` every moment; ``split`` as in `solve`.
     Raises: FileError when the folder cannot be written, already holds a run, or another process is at work in it;
     KeyboardInterrupt with the state saved.
     """
@@ -62,7 +63,7 @@ def run(
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
             _write_text(folder / PROBLEM, text)
-            return _go(problem, folder, Found(None, None, (), ()), threads, progress, stop, memory, said)
+            return _go(problem, folder, Found(None, None, (), ()), threads, progress, stop, memory, said, split)
     except OSError as error:
         _unmake(folder, made)
         raise FileError(
@@ -99,6 +100,7 @@ def resume(
     stop: Stop = UNLIMITED,
     memory: float = MEMORY,
     said: Callable[[str], None] | None = None,
+    split: Split | None = None,
 ) -> tuple[Solution, str]:
     """Go on with the run in ``folder`` from its newest whole checkpoint, bit for bit; also what was resumed, in words.
 
@@ -112,7 +114,7 @@ def resume(
     if not (folder / PROBLEM).exists():
         raise FileError(f"{folder} holds no run ({PROBLEM} is missing): start one with `run PROBLEM -o {folder}`")
     with locked(folder):
-        return _resumed(folder, tuple(overrides), step, threads, progress, stop, memory, said)
+        return _resumed(folder, tuple(overrides), step, threads, progress, stop, memory, said, split)
 
 
 def _resumed(
@@ -124,6 +126,7 @@ def _resumed(
     stop: Stop,
     memory: float,
     said: Callable[[str], None] | None,
+    split: Split | None,
 ) -> tuple[Solution, str]:
     before = load_problem(folder / PROBLEM)
     if before.kind == "tokens":
@@ -154,7 +157,7 @@ def _resumed(
     note = "; ".join(notes)
     if said is not None:
         said(f"resumed {note}")
-    return _go(problem, folder, found, threads, progress, stop, memory, said), note
+    return _go(problem, folder, found, threads, progress, stop, memory, said, split), note
 
 
 def refuse_changes(path: Path, saved: str, now: str) -> None:
@@ -197,6 +200,7 @@ def _go(
     stop: Stop,
     memory: float,
     said: Callable[[str], None] | None,
+    split: Split | None,
 ) -> Solution:
     if problem.training is not None:
         for name in (CHECKPOINTS, SEGMENTS):
@@ -232,6 +236,7 @@ def _go(
             stop=stop,
             memory=memory,
             on_ready=on_ready,
+            split=split,
         )
     except KeyboardInterrupt:
         if last:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +13,9 @@ from threadpoolctl import threadpool_limits
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.forward_backward import laws_at
 from meanfield_pde.equations.grid_tokens import GridTokens
+from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.measure import Measure
-from meanfield_pde.model.sides import TokenReport
+from meanfield_pde.model.sides import TokenReport, TokenSide
 from meanfield_pde.output.background import interruptible
 from meanfield_pde.output.diagnostics import row, token_history
 from meanfield_pde.output.record import Observer, Recorder
@@ -25,6 +27,8 @@ from meanfield_pde.training.state import Moment, TrainingState
 from meanfield_pde.training.stopping import UNLIMITED, Stop, Watch
 
 EMPTY = np.empty(0)
+Split = Callable[[GridTokens], TokenSide]
+"""Gives the token side that carries the sequences of another one in training, such as `SplitTokens`."""
 
 
 class _Depth(NamedTuple):
@@ -55,12 +59,14 @@ def solve(
     stop: Stop = UNLIMITED,
     memory: float = MEMORY,
     on_ready: Callable[[Assembled], None] | None = None,
+    split: Split | None = None,
 ) -> Solution:
     """Solve ``problem``; a training problem goes on from ``start`` when given (with what was recorded before it).
 
     ``on_moment`` is called after each moment has been recorded (checkpoints and progress hang there); ``stop`` may end
     the run before its end time, and `Solution.outcome` then says so; ``memory`` bounds its bytes, and ``on_ready`` is
-    called before the first step, with the plan of them.
+    called before the first step, with the plan of them; ``split`` gives another token side that carries the sequences
+    in training.
     Raises: MeanFieldError for a problem that cannot be run; NotFiniteError naming field, cell and time.
     Warns: what `Solution.warnings` says.
     """
@@ -68,6 +74,8 @@ def solve(
         ready = interruptible(lambda: assemble(problem, threads, memory))
         if on_ready is not None:
             on_ready(ready)
+        if split is not None:
+            ready = _split(ready, split)
         if problem.kind == "tokens":
             solution = interruptible(lambda: _solve_tokens(ready))
         else:
@@ -75,6 +83,15 @@ def solve(
     for text in solution.warnings:
         warnings.warn(text, stacklevel=2)
     return solution
+
+
+def _split(ready: Assembled, split: Split) -> Assembled:
+    if ready.training is None or ready.tokens is None:
+        raise MeanFieldError(
+            f"kind = '{ready.problem.kind}' trains by no sequences in depth that could be divided among workers: "
+            "run it without a scheduler"
+        )
+    return replace(ready, training=replace(ready.training, tokens=split(ready.tokens)))
 
 
 def _solve_tokens(ready: Assembled) -> Solution:

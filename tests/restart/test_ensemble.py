@@ -20,11 +20,12 @@ from meanfield_pde.cli.ensembles import read_sweeps
 from meanfield_pde.cli.main import main
 from meanfield_pde.errors import FileError, MeanFieldError
 from meanfield_pde.output.ensemble import ensemble_members, members_of_folder, resume_ensemble, run_ensemble, sweep
-from meanfield_pde.output.ensemble_file import Entry, locked, read_ensemble, write_ensemble
+from meanfield_pde.output.ensemble_file import Entry, read_ensemble, write_ensemble
 from meanfield_pde.output.ensemble_job import Ended, Event, Reached
 from meanfield_pde.output.ensemble_processes import Processes
 from meanfield_pde.output.ensemble_progress import EnsembleProgress
 from meanfield_pde.output.file_schema import read_result
+from meanfield_pde.output.folder_lock import locked
 from meanfield_pde.output.report import read_run
 from meanfield_pde.output.run import run
 from meanfield_pde.output.solution import Solution
@@ -173,7 +174,8 @@ def test_a_failing_member_stops_no_other_and_its_message_is_kept(write: Write, t
     out = tmp_path / "out"
     assert main(["run", str(folder), "-o", str(out), "--workers", "1"]) == 3
     said = capsys.readouterr()
-    lines = said.err.splitlines()
+    # without the tenths, which a busy machine may have time to say
+    lines = [line for line in said.err.splitlines() if " %: " not in line]
     assert lines[0].startswith("failed: fails (1 of 3): ")  # in the order of the names
     assert "psi = nan" in lines[0]
     assert [line.split(": s ")[0] for line in lines[1:3]] == ["finished: first (2 of 3)", "finished: last (3 of 3)"]
@@ -207,7 +209,7 @@ def test_a_failing_member_stops_no_other_and_its_message_is_kept(write: Write, t
 def test_a_killed_worker_fails_its_member_alone_and_resume_completes_it_bit_for_bit(
     count: int, write: Write, tmp_path: Path
 ) -> None:
-    members = sweep(load_problem(write(("s_end = 0.2", "s_end = 2.0"))), {"training.beta": [0.05, 0.1, 0.15]})
+    members = sweep(load_problem(write()), {"training.s_end": [0.2, 1.0, 0.25]})
     out, killed = tmp_path / "out", list[int]()
     with Processes(count) as workers:
 
@@ -230,9 +232,8 @@ def test_a_killed_worker_fails_its_member_alone_and_resume_completes_it_bit_for_
     assert [member.outcome for member in found] == ["finished"] * 3
     assert found[1].message is None
     assert stamps(out / members[0].name) == before
-    for member in members:
-        whole = run(member.problem, tmp_path / "whole" / member.name, threads=1)
-        same(read_result(out / member.name / "result.h5"), whole)
+    whole = run(members[1].problem, tmp_path / "whole", threads=1)
+    same(read_result(out / members[1].name / "result.h5"), whole)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -378,7 +379,7 @@ def test_a_terminal_shows_the_whole_and_who_is_at_work(monkeypatch: pytest.Monke
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    with EnsembleProgress(stream) as shown:
+    with EnsembleProgress(stream, clock=lambda: 0.0) as shown:
         shown(("[a]", "b"), Reached(0, 0.5, 1.0, 10, 0.5, 1.5))
         shown(("[a]", "b"), Ended(1, "failed", "numbers", "psi = nan"))
         shown.bar.refresh()

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from meanfield_pde.cli.main import main
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """The command line; an interrupt while it is still being loaded is an interrupt, not a traceback."""
+    try:
+        from meanfield_pde.cli.main import main as command
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return command()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,7 +13,7 @@ import typer
 
 from meanfield_pde.cli.interrupts import leave
 from meanfield_pde.cli.running import INTERRUPTED, Interrupted
-from meanfield_pde.cli.terminal import say, show_warning
+from meanfield_pde.cli.terminal import open_streams, say, show_warning
 from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
 
 if TYPE_CHECKING:
@@ -68,6 +68,13 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def named(text: str) -> Path:
+    """A path that is said. Raises: MeanFieldError for an empty one, which would be the folder one is in."""
+    if not text:
+        raise MeanFieldError("--output '' names no folder: give one, such as -o out")
+    return Path(text)
+
+
 @app.callback()
 def _root(
     version: Annotated[
@@ -82,7 +89,9 @@ def run_command(
     problem: Annotated[
         str, typer.Argument(metavar="PROBLEM", help=f"{NAME_OR_FILE[:-1]}, or a folder of TOML files: an ensemble.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the result, made new.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the result, made new.", parser=named)
+    ],
     set_: Set = None,
     sweep: Annotated[
         list[str] | None,
@@ -100,6 +109,8 @@ def run_command(
     from meanfield_pde.cli.ensembles import is_many, refuse_options, run_many
     from meanfield_pde.cli.running import Means, find_problem, run_folder
 
+    if not problem:
+        raise MeanFieldError("'' is no problem: give a TOML file or a problem of the library (see `list`)")
     means = Means(threads, quiet, memory, steps, minutes, scheduler)
     if is_many(problem, sweep or ()):
         refuse_options({"--threads": threads, "--steps": steps, "--minutes": minutes}, ONE_RUN)
@@ -252,6 +263,7 @@ def demo_command(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; no traceback for what a user can do wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    open_streams()
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=UserWarning)
         warnings.showwarning = show_warning

@@ -73,6 +73,8 @@ class Means:
         from meanfield_pde.training.memory_plan import MEMORY
         from meanfield_pde.training.stopping import Stop
 
+        if self.minutes is not None and not 0.0 < self.minutes < inf:
+            raise MeanFieldError(f"--minutes {self.minutes:g} must be positive: say how long the run may take")
         return {
             "threads": self.threads,
             "memory": MEMORY if self.memory is None else bytes_of(self.memory),

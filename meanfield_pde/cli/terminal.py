@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TextIO
 
 # wide enough that no line of ours is broken in a file
@@ -14,9 +17,20 @@ FILE_WIDTH = 200
 LONGEST = 2000
 
 
+def open_streams() -> None:
+    """Make output and errors such that they can be written to: closed ones lead nowhere, strange signs are escaped."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def say(message: str) -> None:
     """One message on one line of standard error, under the name of the command."""
-    print(f"meanfield-pde: {plain(message)}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # a full disk under a log must not end what is told of
+        print(f"meanfield-pde: {plain(message)}", file=sys.stderr, flush=True)
 
 
 def plain(message: str) -> str:
@@ -34,7 +48,8 @@ def show_warning(
     line: str | None = None,
 ) -> None:
     """A warning as a line of its own, without the place in the code it comes from."""
-    print(f"warning: {plain(str(message))}", file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(f"warning: {plain(str(message))}", file=sys.stderr, flush=True)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:

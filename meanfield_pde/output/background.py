@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TypeVar
 
 NAME = "meanfield_pde at work"
+# set while a command listens for signals: whether it was asked to stop. A signal's handler must not raise by itself,
+# since an exception in a finalizer that happens to run is swallowed
+ASKED: ContextVar[threading.Event | None] = ContextVar("asked to stop", default=None)
 # seconds between two looks for a signal
 POLL = 0.1
 T = TypeVar("T")
@@ -36,11 +40,19 @@ def interruptible(work: Callable[[], T]) -> T:
             done.set()
 
     threading.Thread(target=run, name=NAME, daemon=True).start()
+    heed()
     while not done.wait(POLL):
-        pass  # a signal that reached another thread is looked at now
+        heed()
     if errors:
         raise errors[0]
     return results[0]
+
+
+def heed() -> None:
+    """Stop here if a stop was asked for. Raises: KeyboardInterrupt."""
+    asked = ASKED.get()
+    if asked is not None and asked.is_set():
+        raise KeyboardInterrupt
 
 
 def is_at_work() -> bool:

@@ -27,7 +27,8 @@ from meanfield_pde.output.ensemble_table import Member, member_of
 from meanfield_pde.output.file_schema import read_result
 from meanfield_pde.output.files import write_bytes
 from meanfield_pde.output.folder_lock import locked
-from meanfield_pde.output.run import PROBLEM, RESULT, refuse_changes
+from meanfield_pde.output.origin import Origin, refuse_changes
+from meanfield_pde.output.run import PROBLEM, RESULT
 from meanfield_pde.problem import Problem
 from meanfield_pde.problem_file import absolute_paths, dump_problem, load_problem, parse_problem
 from meanfield_pde.training.memory_plan import MEMORY
@@ -243,7 +244,7 @@ def _changed(path: Path, overrides: tuple[str, ...]) -> Problem:
     """The problem of a member after the overrides. Raises: MeanFieldError for changes that are not allowed."""
     problem = load_problem(path, overrides)
     if overrides:
-        refuse_changes(path, dump_problem(load_problem(path)), dump_problem(problem))
+        refuse_changes(path, Origin(dump_problem(load_problem(path))), Origin(dump_problem(problem)))
     return problem
 
 

@@ -10,13 +10,11 @@ from typing import Any
 from uuid import uuid4
 
 from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.output.background import POLL, heed
 from meanfield_pde.output.ensemble_file import FAILED, INPUT, INTERRUPTED, PROCESS
 from meanfield_pde.output.ensemble_job import Ended, Event, Job, Reached, do
 from meanfield_pde.output.ensemble_processes import PATIENCE
 from meanfield_pde.training.cluster import alone
-
-# seconds between two looks for a signal
-POLL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,7 @@ class ClusterWorkers:
         left = set(range(len(jobs)))
         try:
             while left:
+                heed()
                 try:
                     event = heard.get(timeout=POLL)
                 except Empty:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 from threadpoolctl import threadpool_limits
 
 from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
+from meanfield_pde.output.background import ASKED
 from meanfield_pde.output.ensemble_file import FAILED, FINISHED, INPUT, INTERRUPTED, NUMBERS, PROCESS
 from meanfield_pde.output.file_schema import write_result
 from meanfield_pde.output.files import write_bytes
@@ -128,14 +130,13 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a library prints must not be taken for an answer
     warnings.simplefilter("ignore")  # they are in the results
-    busy, asked = [False], [False]
+    busy, asked = [False], threading.Event()
+    ASKED.set(asked)
 
     def on_signal(*_: Any) -> None:
-        first, asked[0] = not asked[0], True
+        asked.set()
         if not busy[0]:
             os._exit(0)
-        if first:
-            raise KeyboardInterrupt
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
@@ -145,9 +146,7 @@ def main() -> None:
         try:
             print(json.dumps(fields), file=answers, flush=True)
         except OSError:
-            # nobody listens any more: save and end
-            asked[0] = True
-            raise KeyboardInterrupt from None
+            asked.set()  # nobody listens any more: save and end
 
     while line := sys.stdin.readline():
         fields = json.loads(line)
@@ -159,7 +158,7 @@ def main() -> None:
         except KeyboardInterrupt:
             break  # just before or after the work
         busy[0] = False
-        if asked[0]:
+        if asked.is_set():
             break
     # a compiled kernel that nobody waits for any more must not hold the process
     os._exit(0)

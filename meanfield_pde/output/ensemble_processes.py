@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import IO, Any
 
+from meanfield_pde.output.background import POLL, heed
 from meanfield_pde.output.ensemble_file import FAILED, INTERRUPTED, PROCESS
 from meanfield_pde.output.ensemble_job import Ended, Event, Job, Reached
 
@@ -97,6 +98,7 @@ class Processes:
         """What happens while the jobs are done, begun in their order; one `Ended` a job."""
         waiting = deque(range(len(jobs)))
         while True:
+            heed()
             for worker in [one for one in self.alive if one.member is None and one.process.poll() is not None]:
                 self._forget(worker)
                 worker.close()
@@ -143,7 +145,7 @@ def _answering(workers: list[_Worker]) -> list[_Worker]:
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.answers, selectors.EVENT_READ, worker)
-        return [key.data for key, _ in selector.select()]
+        return [key.data for key, _ in selector.select(POLL)]
 
 
 def _event(fields: dict[str, Any]) -> Event:

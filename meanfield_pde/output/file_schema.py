@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from meanfield_pde.hdf5_datasets import holds, stored, words
 from meanfield_pde.output.diagnostics import COLUMNS
 from meanfield_pde.output.file_checks import check_record, check_solution, check_state
 from meanfield_pde.output.files import read_file, versions_of, write_file
+from meanfield_pde.output.origin import Origin
 from meanfield_pde.output.record import Record
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.problem_file import dump_problem, parse_problem
@@ -23,11 +25,11 @@ from meanfield_pde.training.state import TrainingState
 class Checkpoint:
     """All that a run goes on from.
 
-    Meaning: ``problem`` is its text, ``state`` its training state; ``rows`` and ``snapshots`` count what of the record
-    came before and stands in the segments; ``versions`` are those of the packages and the processor it was made on.
+    Meaning: ``origin`` is what it was begun from, ``state`` its training state; ``rows`` and ``snapshots`` count what
+    of the record came before and stands in the segments; ``versions`` are those of the packages and the processor.
     """
 
-    problem: str
+    origin: Origin
     state: TrainingState
     rows: int
     snapshots: int
@@ -36,11 +38,16 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a record, and how many rows and snapshots come before it."""
+    """A part of a record, how many rows and snapshots come before it, and the identity of the run it is of.
+
+    Meaning: ``lost`` says in words what of the record before it is gone, "" if nothing is.
+    """
 
     record: Record
     rows_before: int
     snapshots_before: int
+    identity: str = ""
+    lost: str = ""
 
 
 def _dataset(file: Any, name: str, data: Any, meaning: str) -> None:
@@ -80,7 +87,7 @@ def _read_state(file: Any) -> TrainingState:
     return TrainingState(**{name: value if name == "rho" else value.item() for name, value in values.items()})
 
 
-def write_checkpoint(path: Path, problem: str, state: TrainingState, rows: int, snapshots: int) -> None:
+def write_checkpoint(path: Path, origin: Origin, state: TrainingState, rows: int, snapshots: int) -> None:
     """A checkpoint: the fields of the state, the problem, and how much of the record came before.
 
     Raises: FileError, also for a state that is not finite (a good checkpoint is never followed by a bad one).
@@ -89,7 +96,8 @@ def write_checkpoint(path: Path, problem: str, state: TrainingState, rows: int, 
         raise FileError(f"refusing to write {path}: rho is not finite at s = {state.s:g}; earlier checkpoints stay")
 
     def fill(file: Any) -> None:
-        file["problem"] = problem
+        file["problem"], file["files"] = origin.problem, json.dumps(origin.files)
+        file.attrs["identity"] = origin.identity
         _write_state(file, state)
         file["record/rows"], file["record/snapshots"] = rows, snapshots
 
@@ -101,10 +109,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
     def take(file: Any) -> Checkpoint:
         counts = (int(_read(file, "record/rows")), int(_read(file, "record/snapshots")))
-        return Checkpoint(_read_text(file, "problem")[0], _read_state(file), *counts, versions_of(file))
+        files = json.loads(_read_text(file, "files")[0])
+        if not isinstance(files, dict):
+            raise ValueError("files is no table")
+        origin = Origin(_read_text(file, "problem")[0], files, str(file.attrs["identity"]))
+        return Checkpoint(origin, _read_state(file), *counts, versions_of(file))
 
     found = read_file(path, "checkpoint", take, same_numerics=True)
-    check_state(path, found.state, parse_problem(found.problem, str(path)))
+    check_state(path, found.state, parse_problem(found.origin.problem, str(path)))
     if not np.isfinite(found.state.rho).all():
         raise FileError(f"{path}: rho is not finite; use an earlier checkpoint")
     return found
@@ -115,6 +127,7 @@ def write_segment(path: Path, segment: Segment) -> None:
 
     def fill(file: Any) -> None:
         file.attrs["rows_before"], file.attrs["snapshots_before"] = segment.rows_before, segment.snapshots_before
+        file.attrs["identity"], file.attrs["lost"] = segment.identity, segment.lost
         _write_record(file, segment.record)
 
     write_file(path, fill)
@@ -124,21 +137,25 @@ def read_segment(path: Path) -> Segment:
     """A part of the record. Raises: FileError."""
 
     def take(file: Any) -> Segment:
-        return Segment(_read_record(file), int(file.attrs["rows_before"]), int(file.attrs["snapshots_before"]))
+        before = int(file.attrs["rows_before"]), int(file.attrs["snapshots_before"])
+        return Segment(_read_record(file), *before, str(file.attrs["identity"]), str(file.attrs["lost"]))
 
     found = read_file(path, "segment of a record", take)
     check_record(path, found.record)
     return found
 
 
-def write_result(path: Path, solution: Solution) -> None:
-    """The result file: /problem, /tokens, /costate, /heads, /history, with meanings as attributes."""
+def write_result(path: Path, solution: Solution, identity: str = "") -> None:
+    """The result file: /problem, /tokens, /costate, /heads, /history, with meanings as attributes.
+
+    Meaning: ``identity`` is that of the run, "" for a solution without one.
+    """
 
     def fill(file: Any) -> None:
         import h5py  # imported late: not every command opens a file
 
         file["problem"] = dump_problem(solution.problem)
-        file.attrs["outcome"] = solution.outcome
+        file.attrs["outcome"], file.attrs["identity"] = solution.outcome, identity
         file["names"] = np.array(solution.names, dtype=h5py.string_dtype())
         _write_record(file, Record(dict(solution.history), solution.snapshot_s, solution.snapshots))
         _dataset(file, "tokens/t", solution.depth_t, "depth")
@@ -185,3 +202,10 @@ def read_result(path: Path) -> Solution:
     found = read_file(path, "result file", take)
     check_solution(path, found)
     return found
+
+
+def read_result_record(path: Path) -> tuple[str, Record]:
+    """The identity of the run that a result is of, and its record. Raises: FileError."""
+    identity, record = read_file(path, "result file", lambda file: (str(file.attrs["identity"]), _read_record(file)))
+    check_record(path, record)
+    return identity, record

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TextIO
@@ -76,8 +77,7 @@ class Progress:
         # the last part is the line at the end
         if self.part < part < PARTS:
             self.part = part
-            print(f"s = {state.s:.4g} of {self.s_end:g}: step {state.step}, {values}{self._left(now)}",
-                  file=self.stream, flush=True)  # fmt: skip
+            self._print(f"s = {state.s:.4g} of {self.s_end:g}: step {state.step}, {values}{self._left(now)}")
 
     def _left(self, now: float) -> str:
         """The time left at the pace so far, in words."""
@@ -108,7 +108,11 @@ class Progress:
             where = "before the first step" if reached is None else f"s = {reached.s:.6g} of {self.s_end:g}"
             where += "" if reached is None else f", step {reached.step}"
         parts = [part for part in (where, duration(self.clock() - self.began)) if part]
-        print(f"{how}: {', '.join(parts)}", file=self.stream, flush=True)
+        self._print(f"{how}: {', '.join(parts)}")
+
+    def _print(self, line: str) -> None:
+        with suppress(OSError):  # a log that cannot be written must not end the run
+            print(line, file=self.stream, flush=True)
 
 
 def _bar(stream: TextIO) -> Any:

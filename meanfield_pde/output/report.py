@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from meanfield_pde.errors import FileError
-from meanfield_pde.output.checkpoints import checkpoint_files, newest
+from meanfield_pde.output.checkpoints import RESULT, checkpoint_files, newest
 from meanfield_pde.output.file_schema import read_result
-from meanfield_pde.output.run import PROBLEM, RESULT
-from meanfield_pde.output.segments import cut, joined
+from meanfield_pde.output.run import PROBLEM
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.problem_checks import ROLES
 from meanfield_pde.problem_file import load_problem
@@ -182,7 +181,7 @@ def read_run(path: str | Path) -> Solution:
         how = "run it again into another folder" if problem.training is None else f"go on with `resume {path}`"
         raise FileError(f"{path} has no result and no checkpoint yet: {how}")
     state = found.checkpoint.state
-    record = cut(joined(found.segments), found.checkpoint.rows, found.checkpoint.snapshots)
+    record = found.record
     end = "" if problem.training is None else f" of {problem.training.s_end:g}"
     outcome = "; ".join((f"not finished: s = {state.s:g}{end}; go on with `resume {path}`", *found.notes))
     times, snapshots = record.snapshot_s, record.snapshots

@@ -23,9 +23,14 @@ FULL_ROWS, FULL_BYTES = 4096, 2**26
 
 @dataclass(slots=True)
 class Segments:
-    """Writes a record into ``folder``; segment ``index`` holds what comes after the rows and snapshots before it."""
+    """Writes a record into ``folder``; segment ``index`` holds what comes after the rows and snapshots before it.
+
+    Meaning: ``identity`` and ``lost`` as in `Segment`.
+    """
 
     folder: Path
+    identity: str
+    lost: str = ""
     index: int = 0
     rows_before: int = 0
     snapshots_before: int = 0
@@ -40,7 +45,8 @@ class Segments:
         if (rows, snapshots) == self.written:
             return self.written
         part = recorder.part(slice(self.rows_before, rows), slice(self.snapshots_before, snapshots))
-        write_segment(_path(self.folder, self.index), Segment(part, self.rows_before, self.snapshots_before))
+        before = self.rows_before, self.snapshots_before
+        write_segment(_path(self.folder, self.index), Segment(part, *before, self.identity, self.lost))
         # those of a later time, from which the run did not go on
         for number, path in _files(self.folder):
             if number > self.index:
@@ -59,8 +65,11 @@ def _files(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(path.stem), path) for path in folder.glob("[0-9]*.h5") if path.stem.isdigit())
 
 
-def read_segments(folder: Path) -> tuple[tuple[Segment, ...], str | None]:
-    """The segments of a record in order, and why those after them cannot be used (None when all can)."""
+def read_segments(folder: Path, identity: str | None = None) -> tuple[tuple[Segment, ...], str | None]:
+    """The segments of a record in order, and why those after them cannot be used (None when all can).
+
+    ``identity`` is that of the run they have to be of, None for any.
+    """
     found: list[Segment] = []
     rows = snapshots = 0
     for number, path in _files(folder):
@@ -70,6 +79,8 @@ def read_segments(folder: Path) -> tuple[tuple[Segment, ...], str | None]:
             segment = read_segment(path)
         except FileError as error:
             return tuple(found), str(error)
+        if identity is not None and segment.identity != identity:
+            return tuple(found), f"{path} belongs to another run"
         if (segment.rows_before, segment.snapshots_before) != (rows, snapshots):
             return tuple(found), f"{path} does not follow the segment before it"
         found.append(segment)
@@ -103,7 +114,9 @@ def cut(record: Record, rows: int, snapshots: int) -> Record:
     return Record(history, record.snapshot_s[:snapshots], record.snapshots[:snapshots])
 
 
-def going_on(folder: Path, segments: Sequence[Segment], rows: int, snapshots: int) -> Segments:
+def going_on(
+    folder: Path, identity: str, lost: str, segments: Sequence[Segment], rows: int, snapshots: int
+) -> Segments:
     """A writer that goes on after so many rows and snapshots: whole full segments stay, the rest is written anew.
 
     A segment beyond what could be read is kept under the name *.damaged.
@@ -118,4 +131,4 @@ def going_on(folder: Path, segments: Sequence[Segment], rows: int, snapshots: in
     damaged = _path(folder, len(segments))
     if damaged.exists():
         damaged.replace(damaged.with_suffix(".damaged"))
-    return Segments(folder, index, rows_before, snapshots_before)
+    return Segments(folder, identity, lost, index, rows_before, snapshots_before)

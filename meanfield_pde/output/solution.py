@@ -87,7 +87,7 @@ class Solution:
     @property
     def is_done(self) -> bool:
         """Whether the run came to its end, rather than being stopped on the way or not finished yet."""
-        return self.outcome == "finished" or self.outcome.startswith(AT_REST)
+        return self.outcome.split(";")[0] == "finished" or self.outcome.startswith(AT_REST)
 
     @property
     def certificates(self) -> dict[str, float | bool | None]:
@@ -108,7 +108,14 @@ class Solution:
             # no free energy knows a flow of the user's, which may raise it
             worst["energy_rise"] = None
         grid = self.token_grid
-        return warnings_of(worst, 1 if grid is None else grid.dim)
+        said = warnings_of(worst, 1 if grid is None else grid.dim)
+        training, state = self.problem.training, self.state
+        if training is not None and state is not None and state.step == 0 and self.snapshot_s[-1] > state.s:
+            said += (
+                f"training.ds = {training.ds:g} goes beyond the end, which was reached by one shorter step: what it "
+                "errs is not measured; take a smaller ds",
+            )
+        return said
 
     @property
     def rho(self) -> FloatArray:

@@ -10,13 +10,14 @@ import pytest
 
 from meanfield_pde.cli.main import main
 from meanfield_pde.errors import FileError, MeanFieldError, NotFiniteError
-from meanfield_pde.output import checkpoints, files, segments
+from meanfield_pde.output import checkpoints, files
 from meanfield_pde.output.checkpoints import Checkpoints, checkpoint_files, newest
-from meanfield_pde.output.file_schema import read_checkpoint, read_result, read_segment
+from meanfield_pde.output.file_schema import read_checkpoint, read_result
+from meanfield_pde.output.origin import Origin
 from meanfield_pde.output.record import Recorder
 from meanfield_pde.output.report import read_run
 from meanfield_pde.output.run import resume, run
-from meanfield_pde.output.segments import Segments, read_segments
+from meanfield_pde.output.segments import Segments
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.output.solve import solve
 from meanfield_pde.problem import Output, Problem
@@ -129,7 +130,7 @@ def test_the_exit_code_says_whether_there_is_more_to_do(tmp_path: Path, capsys: 
     assert "stopped: s = 0.25 of 1, step 5" in said
     assert f"steps = 5 were asked for; s = 0.25; state saved: go on with `meanfield-pde resume {folder}`" in said
     assert main(["resume", str(folder), "--minutes", "0"]) == 2
-    assert "seconds = 0.0 must be positive" in capsys.readouterr().err
+    assert "--minutes 0 must be positive" in capsys.readouterr().err
     assert main(["resume", str(folder), "--steps", "3"]) == 130
     assert "resumed from step-0000000005.h5" in capsys.readouterr().err
     assert main(["resume", str(folder)]) == 0
@@ -186,83 +187,12 @@ def test_a_run_that_fails_keeps_its_last_good_state(tmp_path: Path, monkeypatch:
 def test_a_state_that_is_not_finite_is_never_written(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "segments").mkdir()
-    keeper = Checkpoints(tmp_path, TEXT, Output(), Segments(tmp_path / "segments"))
+    keeper = Checkpoints(tmp_path, Origin(TEXT), Output(), Segments(tmp_path / "segments", ""))
     good = TrainingState(0.1, 1, 0.1, np.ones((1, 4)))
     keeper.save(good, Recorder())
     with pytest.raises(FileError, match="rho is not finite at s = 0"):
         keeper.save(TrainingState(0.2, 2, 0.1, np.full((1, 4), np.nan)), Recorder())
     assert [step for step, _ in checkpoint_files(tmp_path)] == [1]
-
-
-# ---- the record on disk ------------------------------------------------------------------------------------------
-
-
-def test_segments_hold_each_row_once_in_order_through_any_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(segments, "FULL_ROWS", 3)
-    this = problem(output__every="1", output__checkpoint_every="2", output__checkpoint_keep="20")
-    folder = tmp_path / "r"
-    run(this, folder, stop=Stop(steps=7))
-    resume(folder, step=6, stop=Stop(steps=5))
-    whole, _ = resume(folder)
-    assert_same(whole, solve(this))
-    parts, fault = read_segments(folder / "segments")
-    assert fault is None
-    assert len(parts) > 4
-    times = np.concatenate([part.record.history["s"] for part in parts])
-    assert (np.diff(times) > 0).all()
-    np.testing.assert_array_equal(times, whole.history["s"])
-    np.testing.assert_array_equal(np.concatenate([part.record.snapshot_s for part in parts]), whole.snapshot_s)
-    # far back: the segments of the time that is given up go with the first new one
-    back, _ = resume(folder, step=4, stop=Stop(steps=1))
-    parts, fault = read_segments(folder / "segments")
-    assert fault is None
-    assert back.state is not None
-    assert parts[-1].record.history["s"][-1] == back.state.s == 0.25
-
-
-def test_a_full_segment_is_never_touched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "FULL_ROWS", 3)
-    folder = tmp_path / "r"
-    run(problem(output__every="1"), folder, stop=Stop(steps=9))
-    first = folder / "segments" / "000000.h5"
-    before = (first.stat().st_ino, first.stat().st_mtime_ns)
-    resume(folder)
-    assert (first.stat().st_ino, first.stat().st_mtime_ns) == before
-
-
-def test_a_damaged_segment_is_said_and_kept_and_the_state_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(segments, "FULL_ROWS", 3)
-    folder = tmp_path / "r"
-    this = problem(output__every="1")
-    run(this, folder, stop=Stop(steps=12))
-    damaged = folder / "segments" / "000001.h5"
-    damaged.write_bytes(damaged.read_bytes()[:-900])
-    on, note = resume(folder)
-    assert "000001.h5 is not a whole segment of a record" in note
-    assert "is lost" in note
-    assert damaged.with_suffix(".damaged").exists()
-    assert on.state is not None
-    expected = solve(this)
-    assert expected.state is not None
-    np.testing.assert_array_equal(on.state.rho, expected.state.rho)
-    assert (np.diff(on.history["s"]) > 0).all()
-    assert set(on.history["s"]) < set(expected.history["s"])
-
-
-def test_a_segment_of_other_columns_leaves_gaps_not_zeros(tmp_path: Path) -> None:
-    folder = tmp_path / "r"
-    run(problem(), folder, stop=Stop(steps=8))
-    part = read_segment(folder / "segments" / "000000.h5")
-    del part.record.history["slope"]
-    second = replace(part, record=replace(part.record, history={"s": np.array([9.0]), "slope": np.array([1.0])}))
-    both = segments.joined([part, second]).history
-    assert np.isnan(both["slope"][:-1]).all()
-    assert both["slope"][-1] == 1.0
-    assert np.isnan(both["loss"][-1])
 
 
 # ---- files of others ---------------------------------------------------------------------------------------------

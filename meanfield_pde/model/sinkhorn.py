@@ -48,29 +48,32 @@ def potentials(score: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray
     else:
         chi = -_log_sum(score.T + (phi + log_q)[None, :])
     gap = np.inf
-    for _ in range(ITERATIONS // ABSORB):
-        s = scaled_coupling(score, phi, chi, q)
-        # multipliers stay near 1 between two absorptions, so nothing over- or underflows
-        a, b = np.ones_like(q), np.ones_like(q)
-        for _ in range(ABSORB):
-            if symmetric:
-                now = root / (s @ (root * a))
-                gap = float((q * np.abs(np.log(now / a))).sum())
-                a = b = np.sqrt(a * now)
-            else:
-                a = root / (s @ (root * b))
-                now = root / (a * root @ s)
-                gap = float((q * np.abs(np.log(now / b))).sum())
-                b = now
-            if not gap > TOLERANCE * q.sum():
+    # a coupling so strong that rows of it vanish ends in a gap that is not finite
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        for _ in range(ITERATIONS // ABSORB):
+            s = scaled_coupling(score, phi, chi, q)
+            # multipliers stay near 1 between two absorptions, so nothing over- or underflows
+            a, b = np.ones_like(q), np.ones_like(q)
+            for _ in range(ABSORB):
+                if symmetric:
+                    now = root / (s @ (root * a))
+                    gap = float((q * np.abs(np.log(now / a))).sum())
+                    a = b = np.sqrt(a * now)
+                else:
+                    a = root / (s @ (root * b))
+                    now = root / (a * root @ s)
+                    gap = float((q * np.abs(np.log(now / b))).sum())
+                    b = now
+                if not gap > TOLERANCE * q.sum():
+                    break
+            phi, chi = phi + np.log(a), chi + np.log(b)
+            if gap <= TOLERANCE * q.sum():
+                return phi, chi
+            if not np.isfinite(gap):
                 break
-        phi, chi = phi + np.log(a), chi + np.log(b)
-        if gap <= TOLERANCE * q.sum():
-            return phi, chi
-        if not np.isfinite(gap):
-            break
     raise NotConvergedError(
-        f"the potentials of Sinkhorn attention miss their marginals by {gap:.1e} after {ITERATIONS} iterations: "
+        f"the potentials of Sinkhorn attention miss their marginals by {gap:.1e} after at most {ITERATIONS} iterations "
+        f"at scores from {score.min():.3g} to {score.max():.3g}: "
         "make the box of the heads smaller (a weaker coupling), or take more token cells"
     )
 

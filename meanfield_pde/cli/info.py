@@ -29,7 +29,10 @@ def compiled_code() -> str:
     """The folder of the cache of compiled kernels, and how much is in it."""
     from meanfield_pde.kernels import softmax
 
-    folder = getattr(getattr(softmax.softmax_means, "stats", None), "cache_path", None)
+    stats = getattr(softmax.softmax_means, "stats", None)
+    folder = getattr(stats, "cache_path", None)
+    if stats is not None and not folder:
+        return "kept nowhere, as no folder can be written: every run compiles; set NUMBA_CACHE_DIR to a folder"
     if not folder:
         return "kernels are not compiled (NUMBA_DISABLE_JIT is set)"
     count = len(list(Path(folder).glob("*.nbc")))

@@ -147,4 +147,4 @@ def _give_up(layer: Layer, t: float, dt: float, fault: NotFiniteError | None) ->
 def _check_trial(stages: tuple[Stage, ...], end: FloatArray, layer: Layer, t: float) -> None:
     for stage in stages:
         check_velocity(stage, layer.number, t, layer.sequence)
-    check_law(end, layer)
+    check_law(end, layer, t)

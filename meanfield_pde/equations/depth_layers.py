@@ -117,7 +117,6 @@ def equal(transport: Transport, field: AssembledField, u: FloatArray, layer: Lay
                 "boxes"
             )
         crossed = _equal(transport, field, u, first, layer, count, way.keep)
-        check_law(crossed.end, layer)
         if crossed.courant <= most:
             return crossed
         count = max(count + 1, ceil(count * crossed.courant / transport.cfl - slack))
@@ -144,6 +143,7 @@ def _equal(
             return Crossed(LayerPath(offsets, [dt] * count, starts, None), u, used, limited)
         starts.append(u)
         u, stages, faces = step(transport, field, u, t, dt, stage)
+        check_law(u, layer, t + dt)
         limited += faces
         if transport.positivity or transport.moving is not None:
             # with positivity every stage is a step of its own, and has to be short enough for its own velocity
@@ -172,14 +172,13 @@ def _check_given(transport: Transport, velocity: tuple[FloatArray, ...], dt: flo
         )
 
 
-def check_law(end: FloatArray, layer: Layer) -> None:
-    """Refuse laws behind a layer that are not finite. Raises: NotFiniteError naming layer, depth, sequence and cell."""
-    if not np.isfinite(end).all():
-        law, *cell = (int(i) for i in np.argwhere(~np.isfinite(end))[0])
+def check_law(u: FloatArray, layer: Layer, depth: float) -> None:
+    """Refuse laws behind a step that are not finite. Raises: NotFiniteError naming layer, depth, sequence and cell."""
+    if not np.isfinite(u).all():
+        law, *cell = (int(i) for i in np.argwhere(~np.isfinite(u))[0])
         raise NotFiniteError(
-            f"mu is not finite after layer {layer.number} (depth {layer.begin + layer.length:g}), sequence "
-            f"{layer.sequence + law}, cell {tuple(cell)}: the law may blow up before that depth, "
-            "or the grid is too coarse"
+            f"mu is not finite at depth {depth:g} (layer {layer.number}), sequence {layer.sequence + law}, "
+            f"cell {tuple(cell)}: the law may blow up before that depth, or the grid is too coarse"
         )
 
 

@@ -138,6 +138,7 @@ def carry_back(
     nodes = np.empty_like(path.nodes)
     nodes[-1] = p_end
     p = p_end
+    _check_costate(p, float(path.edges[-1]))
     shared = len(fields) == 1
     left: list[list[Pair]] = [[] for _ in fields]
     gradient: list[FloatArray | None] = [None for _ in fields]
@@ -149,12 +150,22 @@ def carry_back(
             stages = stages_of(transport, field, path, layer, k)
             more = None if sources is None else sources(layer, k, stages)
             p, cotangents = step_transpose(transport, field, dual, stages, p, part.lengths[k], more)
+            _check_costate(p, float(path.edges[layer]) + part.offsets[k])
             left[at].extend((g, s.moments) for g, s in zip(cotangents, stages, strict=True))
             if len(left[at]) >= GATHER or len(left[at]) * left[at][0][1].nbytes >= GATHER_BYTES:
                 gradient[at] = contracted(field, left[at], gradient[at])
                 left[at] = []
         nodes[layer] = p
     return WayBack(nodes, gradient, left)
+
+
+def _check_costate(p: FloatArray, depth: float) -> None:
+    if not np.isfinite(p).all():
+        law, *cell = (int(i) for i in np.argwhere(~np.isfinite(p))[0])
+        raise NotFiniteError(
+            f"p is not finite at depth {depth:g}, sequence {law} of its block, cell {tuple(cell)}: "
+            "check the loss and its derivative for what overflows on this box"
+        )
 
 
 def contracted(field: AssembledField, pairs: list[Pair], start: FloatArray | None) -> FloatArray:

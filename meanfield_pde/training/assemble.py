@@ -263,8 +263,10 @@ def feature_values(feature: Feature, grid: Grid) -> FloatArray:
         return np.asarray((along * np.cos(angle) + across * np.sin(angle)) / np.sinc(mode / n))
     if feature.kind == "polynomial":
         axis = feature.axis
-        coefficients = losses.deconvolved_polynomial(feature.coefficients, grid.spacing[axis])
-        return np.asarray(np.polynomial.polynomial.polyval(points[:, axis], coefficients))
+        # what overflows on the box is refused by the loss
+        with np.errstate(over="ignore", invalid="ignore"):
+            coefficients = losses.deconvolved_polynomial(feature.coefficients, grid.spacing[axis])
+            return np.asarray(np.polynomial.polynomial.polyval(points[:, axis], coefficients))
     width = given(feature.width, "objective.features.width")
     bump = np.exp(-0.5 * (((points - np.array(feature.center)) / width) ** 2).sum(axis=1))
     return grid.deconvolve(bump.reshape(grid.cells)).ravel()

@@ -145,6 +145,8 @@ class Training:
             after = None
             try:
                 trial = self.step(moment, ds)
+                for rho in (trial.rho, trial.other):
+                    _require_finite(rho, f"after s = {state.s:g} with ds = {ds:g}")
                 error = self.heads.distance(trial.rho, trial.other)
                 if error <= control.tolerance:
                     estimate = abs(self.heads.energy_change(trial.other, trial.rho, trial.psi))

@@ -117,13 +117,16 @@ def uniform_masses(lower: FloatArray, upper: FloatArray, grid: Grid) -> FloatArr
     for k in range(grid.dim):
         edges, length = grid.edges(k), grid.upper[k] - grid.lower[k]
         low, width = lower[k], upper[k] - lower[k]
-        shifts = [0.0]
+        shifts, rest, turns = [0.0], width, 0.0
         if grid.periodic[k]:
             low = grid.lower[k] + np.mod(low - grid.lower[k], length)
-            shifts = [i * length for i in range(ceil(width / length) + 2)]
-        # overlap of [low, low + width] with each cell and its images
-        ends = [np.clip(edges + shift, low, low + width) for shift in shifts]
-        parts.append(np.asarray(sum(np.diff(e) for e in ends) / width))
+            if width > length:
+                # whole turns give every cell the same
+                turns, rest = np.floor(width / length), np.mod(width, length)
+            shifts = [0.0, length, 2.0 * length]
+        # overlap of [low, low + rest] with each cell and its images
+        ends = [np.clip(edges + shift, low, low + rest) for shift in shifts]
+        parts.append(np.asarray((turns * grid.spacing[k] + sum(np.diff(e) for e in ends)) / width))
     return _outer(parts)
 
 

@@ -13,7 +13,7 @@ from scipy.special import i0e
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
-from meanfield_pde.law_cells import axis_nodes
+from meanfield_pde.law_cells import PANELS, axis_nodes
 
 Vector = tuple[float, ...]
 
@@ -116,7 +116,13 @@ def ring_masses(law: RingLaw, grid: Grid) -> FloatArray:
 
 def _von_mises(mean: float, k: float, grid: Grid, axis: int) -> FloatArray:
     length = grid.upper[axis] - grid.lower[axis]
-    panels = ceil(2 * np.pi / grid.cells[axis] * max(1.0, np.sqrt(k)))
+    wanted = 2 * np.pi / grid.cells[axis] * max(1.0, np.sqrt(k))
+    if wanted > PANELS:
+        raise MeanFieldError(
+            f"concentration = {k:g} makes a law 1/sqrt(concentration) wide, under 1/{PANELS} of one of the "
+            f"{grid.cells[axis]} cells of axis {axis}: take more cells or a smaller concentration"
+        )
+    panels = ceil(wanted)
     x, weight = axis_nodes(grid, axis, panels)
     value = np.exp(-2 * k * np.sin(np.pi * (x - mean) / length) ** 2) / (length * i0e(k))
     return np.asarray((weight * value).reshape(grid.cells[axis], -1).sum(axis=1))

@@ -31,6 +31,7 @@ ROLES = ("train", "held-out")
 ON_CIRCLE = ("softmax", "unnormalised", "none")
 MOST_HEAD_AXES = 4
 # beyond these nothing would end in a lifetime or fit into memory
+FARTHEST = 1e30
 MOST_CELLS, MOST_STEPS, MOST_SNAPSHOTS = 10**7, 1e9, 10**5
 NOT_COVERED = {
     "mask": "attention masks are not covered yet; every token attends to every token: remove the key",
@@ -141,9 +142,13 @@ def check_box(box: Tokens | Heads, where: str, most_axes: int = 3) -> None:
         raise MeanFieldError(f"{where}.periodic = {box.periodic!r} must have {dim} entries, or none for walls")
     for k, ring in enumerate(box.periodic):
         flag(ring, f"{where}.periodic[{k}]")
-    for k, (low, high) in enumerate(zip(box.lower, box.upper, strict=True)):
-        if not low < high:
-            raise MeanFieldError(f"{where}.lower[{k}] = {low:g} must be below {where}.upper[{k}] = {high:g}")
+    for k, (low, high, n) in enumerate(zip(box.lower, box.upper, box.cells, strict=True)):
+        number(low, f"{where}.lower[{k}]", -FARTHEST, FARTHEST)
+        number(high, f"{where}.upper[{k}]", -FARTHEST, FARTHEST)
+        # a cell has to be more than rounding of its place
+        if not (high - low) / n > max(1e-12 * max(abs(low), abs(high)), 1.0 / FARTHEST):
+            words = f"{where}.lower[{k}] = {low:g} must be below {where}.upper[{k}] = {high:g}"
+            raise MeanFieldError(f"{words}, with room for {n} cells")
 
 
 def check_tokens(tokens: Tokens, attention: str | None) -> None:

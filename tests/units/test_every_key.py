@@ -191,6 +191,18 @@ def test_an_axis_that_does_not_exist_is_refused(name: str, path: Path, value: An
     refused(changed(TABLES[name], path, value), str(path[-1]))
 
 
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [(-1e308, 1e308), (0.0, 1e300), (0.0, 1e-320), (0.0, 1e-31), (1e12, 1e12 + 1.0), (1.0, 1.0), (1.0, 0.0)],
+)
+@pytest.mark.parametrize("section", ["tokens", "heads"])
+def test_a_box_without_room_for_its_cells_or_digits_is_refused(section: str, lower: float, upper: float) -> None:
+    table = tomllib.loads(tomli_w.dumps(TABLES["gaussian_coupled"]))
+    for name, value in (("lower", lower), ("upper", upper)):
+        table[section][name] = [value, *table[section][name][1:]]
+    refused(tomli_w.dumps(table), f"{section}.", "er[0] = ")
+
+
 def test_a_grid_takes_no_words_for_walls() -> None:
     with pytest.raises(MeanFieldError, match="one entry per axis"):
         Grid((0.0,), (1.0,), (20,), (True, False))

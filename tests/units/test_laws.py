@@ -412,3 +412,17 @@ def test_pickled_objects_are_never_run(suffix: str, tmp_path: Path) -> None:
 def test_a_head_law_that_its_cells_do_not_resolve_is_said(law: Law, cells: int) -> None:
     with pytest.warns(UserWarning, match="too narrow"):
         head_samples(law, Grid((-2.0,), (2.0,), (cells,), (False,)))
+
+
+def test_numbers_of_any_size_take_no_memory_of_their_size() -> None:
+    ring = box(12, ring=True, lower=-np.pi, upper=np.pi)
+    for concentration in (1e308, float(2**62), 1e7):
+        with pytest.raises(MeanFieldError, match="under 1/64 of one of the 12 cells"):
+            cell_averages(VonMises((0.4,), (concentration,)), ring)
+    # a uniform law many times around is uniform, and the rest of a turn is where it begins
+    far, _ = cell_averages(Uniform((0.0,), (1e15,)), ring)
+    np.testing.assert_allclose(far, 1 / (2 * np.pi), rtol=1e-14)
+    density, _ = cell_averages(Uniform((0.0,), (2 * np.pi * 3 + np.pi / 2,)), ring)
+    step = np.where((ring.centers(0) > 0) & (ring.centers(0) < np.pi / 2), 4.0, 3.0)
+    np.testing.assert_allclose(density, step / step.sum() / ring.spacing[0], rtol=1e-13)
+    assert cell_averages(Gaussian((0.3,), ((1e300,),)), ring)[0] == pytest.approx(1 / (2 * np.pi), rel=1e-14)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numba.core.registry import CPUDispatcher
 
-from meanfield_pde.equations import forward_backward
+from meanfield_pde.equations import depth_layers, forward_backward
 from meanfield_pde.equations.grid_tokens import GridTokens
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.kernels._jit import jit, jit_sum
@@ -71,13 +71,13 @@ def spoil(values: np.ndarray, bad: float) -> np.ndarray:
 
 
 def in_mu(patch: pytest.MonkeyPatch, when: Callable[[], bool], bad: float) -> str:
-    step = forward_backward.step
+    step = depth_layers.step
 
     def poisoned(transport: Any, field: Any, u: np.ndarray, t: float, *rest: Any) -> Any:
         after, *more = step(transport, field, u, t, *rest)
         return (spoil(after, bad) if when() and t > 0.1 else after, *more)
 
-    patch.setattr(forward_backward, "step", poisoned)
+    patch.setattr(depth_layers, "step", poisoned)
     return r"mu is not finite at depth 0\.[1-4]\d* \(layer [01]\), sequence [01], cell \(\d+,\)"
 
 
@@ -165,14 +165,14 @@ T = 1.0
 [[sequences]]
 initial = { law = "uniform", lower = [0.1], upper = [0.4] }
 """
-    step, count = forward_backward.step, []
+    step, count = depth_layers.step, []
 
     def poisoned(transport: Any, field: Any, u: np.ndarray, t: float, *rest: Any) -> Any:
         after, *more = step(transport, field, u, t, *rest)
         count.append(t)
         return (spoil(after, np.nan) if len(count) == 3 else after, *more)
 
-    monkeypatch.setattr(forward_backward, "step", poisoned)
+    monkeypatch.setattr(depth_layers, "step", poisoned)
     with pytest.raises(NotFiniteError, match="mu is not finite at depth"):
         solve(parse_problem(text))
     assert len(count) == 3

@@ -244,7 +244,7 @@ def check_training(training: Training) -> None:
     if training.flow is not None:
         _check_flow(training)
     if training.rest is not None:
-        number(training.rest, "training.rest", 0.0, above=True)
+        number(training.rest, "training.rest", 0.0)
     integer(training.order, "training.order", 1)
     if training.order > 2:
         raise MeanFieldError(f"training.order = {training.order} is not covered: take 1 or 2")
@@ -270,6 +270,8 @@ def check_output(output: Output, end: float, name: str) -> None:
     number(output.checkpoint_minutes, "output.checkpoint_minutes", 0.0, above=True)
     if output.checkpoint_s is not None:
         number(output.checkpoint_s, "output.checkpoint_s", 0.0, above=True)
+    if len(output.times) > MOST_SNAPSHOTS:
+        raise MeanFieldError(f"output.times has {len(output.times)} entries, more than {MOST_SNAPSHOTS}: take fewer")
     for k, time in enumerate(output.times):
         number(time, f"output.times[{k}]", 0.0)
         if time > end:

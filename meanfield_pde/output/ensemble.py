@@ -180,7 +180,10 @@ def resume_ensemble(
                 if not _is_finished(path, problem):
                     jobs[i] = Job(entry.folder, str(path), overrides=overrides, memory=memory)
             except MeanFieldError as error:
-                raise type(error)(f"{entry.folder}: {error}") from None
+                raise type(error)(
+                    f"member {entry.folder}: {error}. Nothing was begun; a member that is gone for good is taken out "
+                    f"of {folder / ENSEMBLE}"
+                ) from None
         entries = tuple(Entry(e.folder, e.overrides) if i in jobs else replace(e, outcome=FINISHED)
                         for i, e in enumerate(entries))  # fmt: skip
         with _workers(others, workers, len(jobs), handle) as who:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from meanfield_pde.errors import FileError, MeanFieldError, NotConvergedError, NotFiniteError
+from meanfield_pde.errors import FileError, MeanFieldError
 from meanfield_pde.output.checkpoints import FOLDER as CHECKPOINTS
 from meanfield_pde.output.checkpoints import RESULT, Checkpoints, Found, checkpoint_files, newest
 from meanfield_pde.output.file_schema import write_result
@@ -181,7 +181,10 @@ def _resumed(folder: Path, overrides: tuple[str, ...], step: int | None, means: 
 def _go(problem: Problem, origin: Origin, folder: Path, found: Found, means: _Means) -> Solution:
     if problem.training is not None:
         for name in (CHECKPOINTS, SEGMENTS):
-            (folder / name).mkdir(exist_ok=True)
+            try:
+                (folder / name).mkdir(exist_ok=True)
+            except OSError as error:
+                raise FileError(f"cannot make the folder {folder / name}: {error.strerror}; clear the way") from None
     checkpoint = found.checkpoint
     start, recorder, segments = None, Recorder(), Segments(folder / SEGMENTS, origin.identity)
     if checkpoint is not None:
@@ -215,13 +218,11 @@ def _go(problem: Problem, origin: Origin, folder: Path, found: Found, means: _Me
             on_ready=on_ready,
             split=means.split,
         )
-    except KeyboardInterrupt:
-        if last:
+    except BaseException as error:
+        asked = isinstance(error, KeyboardInterrupt)
+        # the last good state, unless it is writing that failed, or nothing has been done yet
+        if last and (last[-1].step or asked) and not isinstance(error, FileError):
             checkpoints.save(last[-1], recorder)
-        raise
-    except (NotFiniteError, NotConvergedError):
-        if last and last[-1].step:
-            checkpoints.save(last[-1], recorder)  # the last good state
         raise
     if last:
         checkpoints.save(last[-1], recorder)

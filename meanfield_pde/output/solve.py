@@ -70,6 +70,7 @@ def solve(
     Raises: MeanFieldError for a problem that cannot be run; NotFiniteError naming field, cell and time.
     Warns: what `Solution.warnings` says.
     """
+    _check_means(threads, memory)
     with threadpool_limits(limits=1, user_api="blas"):
         ready = interruptible(lambda: assemble(problem, threads, memory))
         if on_ready is not None:
@@ -83,6 +84,15 @@ def solve(
     for text in solution.warnings:
         warnings.warn(text, stacklevel=2)
     return solution
+
+
+def _check_means(threads: object, memory: object) -> None:
+    """Refuse numbers of threads and bytes that are none."""
+    whole = isinstance(threads, int) and not isinstance(threads, bool) and threads >= 1
+    if threads is not None and not whole:
+        raise MeanFieldError(f"threads = {threads!r} must be an integer of at least 1, or None for all processors")
+    if isinstance(memory, bool) or not isinstance(memory, int | float) or not 0.0 < memory < np.inf:
+        raise MeanFieldError(f"memory = {memory!r} must be a positive number of bytes, such as 2e9")
 
 
 def _split(ready: Assembled, split: Split) -> Assembled:

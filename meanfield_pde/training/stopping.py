@@ -27,8 +27,9 @@ class Stop:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if self.steps is not None and not self.steps >= 1:
-            raise MeanFieldError(f"steps = {self.steps!r} must be at least 1: say how many more steps to take")
+        whole = isinstance(self.steps, int) and not isinstance(self.steps, bool)
+        if self.steps is not None and not (whole and self.steps >= 1):
+            raise MeanFieldError(f"steps = {self.steps!r} must be an integer of at least 1, the number of more steps")
         if self.seconds is not None and not (isfinite(self.seconds) and self.seconds > 0.0):
             raise MeanFieldError(f"seconds = {self.seconds!r} must be positive: say how long the run may take")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,8 +100,13 @@ def test_the_clock_stops_a_run_before_its_time_is_over(tmp_path: Path) -> None:
     assert checkpoint_files(tmp_path / "r")[-1][0] == stopped.state.step
     with pytest.raises(MeanFieldError, match="must be positive"):
         Stop(seconds=float("nan"))
-    with pytest.raises(MeanFieldError, match="at least 1"):
-        Stop(steps=0)
+    for steps in (0, True, 2.5):
+        with pytest.raises(MeanFieldError, match="at least 1"):
+            Stop(steps=steps)
+    for given, words in (({"threads": 0}, "threads = 0"), ({"threads": 1.5}, "threads = 1.5"),
+                         ({"memory": np.nan}, "memory = nan"), ({"memory": "2GB"}, "memory = '2GB'")):  # fmt: skip
+        with pytest.raises(MeanFieldError, match=words):
+            solve(this, **given)
 
 
 def test_heads_at_rest_end_a_run_at_the_gibbs_state(tmp_path: Path) -> None:
@@ -182,6 +188,24 @@ def test_a_run_that_fails_keeps_its_last_good_state(tmp_path: Path, monkeypatch:
     assert found.state.step == 6
     on, _ = resume(tmp_path / "r")
     assert_same(on, solve(problem()))
+
+
+def test_an_error_of_a_listener_leaves_the_state_saved(tmp_path: Path) -> None:
+    def listener(moment: Moment) -> None:
+        if moment.state.step == 7:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(problem(), tmp_path / "r", progress=listener)
+    assert [step for step, _ in checkpoint_files(tmp_path / "r")] == [4, 7]
+
+
+def test_a_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
+    run(problem(), tmp_path / "r", stop=Stop(steps=5))
+    shutil.rmtree(tmp_path / "r" / "segments")
+    (tmp_path / "r" / "segments").write_text("", encoding="utf-8")
+    with pytest.raises(FileError, match="cannot make the folder .*segments: File exists; clear the way"):
+        resume(tmp_path / "r")
 
 
 def test_a_state_that_is_not_finite_is_never_written(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from meanfield_pde.equations.means_tables import MeansTables
 from meanfield_pde.equations.mu_continuity import Transport, seen_weights
 from meanfield_pde.equations.path_budget import PathBytes, fastest, path_bytes, stages_fit
 from meanfield_pde.equations.query_tokens import Queries, QueryPath, follow, query_costates
-from meanfield_pde.equations.token_report import Sweep, token_report
+from meanfield_pde.equations.token_report import Sweep, checked_edges, met_weights, token_report
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
@@ -41,8 +41,6 @@ from meanfield_pde.model.softmax_table import table_reach
 
 # sequences a block: fixed, so that the number of threads never changes a bit
 BLOCK = 8
-# the table is checked at the layer edges that cut the depth into so many parts
-CHECK_EDGES = 2
 # table entries a block from which on threads pay (measured: 512 cells, 64 nodes, 8 sequences)
 THREADS_PAY = 2**18
 T_ = TypeVar("T_")
@@ -193,7 +191,7 @@ class GridTokens:
 
     def _table_error(self, rho: tuple[Measure, ...], path: Path, size: int) -> float:
         worst = 0.0
-        for edge in _checked(path):
+        for edge in checked_edges(path):
             weights = seen_weights(self.transport.grid, path.nodes[edge])
             reach = self._reach(rho[min(edge, len(rho) - 1)])
             worst = float(np.maximum(worst, self.tables.error(size, reach, weights)))
@@ -292,14 +290,3 @@ def grid_lattice(grid: Grid, attention: Attention) -> Lattice:
     circle = grid.dim == 1 and grid.periodic[0]
     filters = grid.filters() if attention.uses_samples(circle) else ()
     return Lattice(axes, np.array(grid.spacing), filters, circle)
-
-
-def met_weights(transport: Transport, sweep: Sweep) -> FloatArray:
-    """The masses of seen cells of all laws where the table of a sweep was checked, (edges · B, n)."""
-    met = np.concatenate([path.nodes[edge] for path in sweep.paths for edge in _checked(path)])
-    return seen_weights(transport.grid, met)
-
-
-def _checked(path: Path) -> list[int]:
-    last = len(path.nodes) - 1
-    return sorted({round(last * k / CHECK_EDGES) for k in range(CHECK_EDGES + 1)})

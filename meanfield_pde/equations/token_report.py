@@ -8,11 +8,14 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.forward_backward import Costate, Path
-from meanfield_pde.equations.mu_continuity import Transport
+from meanfield_pde.equations.mu_continuity import Transport, seen_weights
 from meanfield_pde.equations.query_tokens import QueryPath
 from meanfield_pde.equations.schemes import DualReconstruction
 from meanfield_pde.model.field import AssembledField
 from meanfield_pde.model.sides import TokenReport
+
+# the table is checked at the layer edges that cut the depth into so many parts
+CHECK_EDGES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +75,15 @@ def token_report(
         dual=exact if costate is not None else None,
         steps=max(sum(len(part.starts) for part in p.layers) for p in paths),
     )
+
+
+def met_weights(transport: Transport, sweep: Sweep) -> FloatArray:
+    """The masses of seen cells of all laws where the table of a sweep was checked, (edges · B, n)."""
+    met = np.concatenate([path.nodes[edge] for path in sweep.paths for edge in checked_edges(path)])
+    return seen_weights(transport.grid, met)
+
+
+def checked_edges(path: Path) -> list[int]:
+    """The layer edges at which the table is checked: the first, the middle and the last."""
+    last = len(path.nodes) - 1
+    return sorted({round(last * k / CHECK_EDGES) for k in range(CHECK_EDGES + 1)})

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.grid_tokens import BLOCK, GridTokens, met_weights
+from meanfield_pde.equations.grid_tokens import BLOCK, GridTokens
 from meanfield_pde.equations.means_tables import MeansTables
+from meanfield_pde.equations.token_report import met_weights
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.measure import Measure
 from meanfield_pde.model.attention import Reach

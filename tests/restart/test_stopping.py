@@ -204,7 +204,7 @@ def test_a_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
     run(problem(), tmp_path / "r", stop=Stop(steps=5))
     shutil.rmtree(tmp_path / "r" / "segments")
     (tmp_path / "r" / "segments").write_text("", encoding="utf-8")
-    with pytest.raises(FileError, match="cannot make the folder .*segments: File exists; clear the way"):
+    with pytest.raises(FileError, match=r"cannot make the folder .*segments: File exists; clear the way"):
         resume(tmp_path / "r")
 
 

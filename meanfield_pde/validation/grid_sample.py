@@ -47,7 +47,7 @@ def grid_sample(density: FloatArray, grid: Grid, count: int, seed: int = 0, quas
 
 
 def _choose(masses: FloatArray, u: FloatArray) -> tuple[IntArray, FloatArray]:
-    """For each row of masses (count, cells) the cell where the cumulative share reaches u, and the part of it before u."""
+    """The cell where the cumulative share of each row of masses (count, cells) reaches u, and its part before u."""
     total = np.cumsum(masses, axis=1)
     target = u * total[:, -1]
     cell = np.minimum((total <= target[:, None]).sum(axis=1), masses.shape[1] - 1)

@@ -127,9 +127,8 @@ def masses_line(edges: FloatArray, masses: FloatArray, ring: bool) -> LineLaw:
     if (masses < 0).any():
         rising = isotonic_regression(np.concatenate([[0.0], np.cumsum(masses)])).x
         masses = np.diff(np.clip(rising, 0.0, None))
-    masses = masses / masses.sum()
     cumulative = np.concatenate([[0.0], np.cumsum(masses)])
-    cumulative[-1] = 1.0
+    masses, cumulative = masses / cumulative[-1], cumulative / cumulative[-1]
     if len(masses) < STENCIL:
         return step_line(edges, cumulative, ring)
     high = _through_faces(masses, ring)

@@ -8,6 +8,7 @@ from math import ceil, gcd
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
@@ -68,17 +69,17 @@ def covectors(dim: int, most: int) -> FloatArray:
 def project(density: FloatArray, grid: Grid, count: int | None = None) -> Projections:
     """The laws of ⟨direction, x⟩ under cell averages on two or three axes, all walls or all rings.
 
-    From cell masses the characteristic function is φ(ξ) = Σ_j m_j e^{−i⟨ξ, x_j⟩}/Π_k sinc(ξ_k h_k/2), spectrally accurate
-    for smooth laws (docs/mathematics.md, 3.1) up to |ξ_k| h_k = π, where it is cut off. Its Fourier series along a
-    direction gives masses between equally spaced edges, which are read as `masses_line`. What the cut off leaves below
-    0 at jumps is removed by isotonic regression.
+    From cell masses the characteristic function is φ(ξ) = Σ_j m_j e^{−i⟨ξ, x_j⟩}/Π_k sinc(ξ_k h_k/2), of spectral
+    accuracy for smooth laws (docs/mathematics.md, 3.1) up to |ξ_k| h_k = π, where it is cut off. Its Fourier series
+    along a direction gives masses between equally spaced edges, read as `masses_line`. What the cut leaves below 0 is
+    removed by isotonic regression.
     Shapes: density (*cells). ``count``: directions, 32 in the plane and 64 in space; on rings all covectors up to 3, 2.
     Raises: MeanFieldError for other dimensions, and where walls and rings are mixed.
     """
     if grid.dim not in DIRECTIONS or density.shape != grid.cells or len(set(grid.periodic)) != 1:
         raise MeanFieldError(
             f"cell averages {density.shape} on axes of which {grid.periodic} are rings cannot be projected: two or "
-            "three axes are needed, all of them walls or all rings; compare moments and characteristic functions instead"
+            "three axes are needed, all of them walls or all rings; compare smooth statistics instead"
         )
     masses = density * grid.cell_volume / grid.integral(density)
     sides = np.array(grid.upper) - np.array(grid.lower)
@@ -89,7 +90,8 @@ def project(density: FloatArray, grid: Grid, count: int | None = None) -> Projec
     else:
         directions = half_sphere(grid.dim, count or DIRECTIONS[grid.dim])
         lengths, starts = np.abs(directions) @ sides, np.minimum(directions * sides, 0.0).sum(axis=1)
-    laws = [_along(masses, grid, *line) for line in zip(directions, starts, lengths, strict=True)]
+    with threadpool_limits(limits=1, user_api="blas"):  # products too small for more threads
+        laws = [_along(masses, grid, *line) for line in zip(directions, starts, lengths, strict=True)]
     return Projections(directions, np.array(grid.lower), tuple(laws))
 
 
@@ -108,5 +110,5 @@ def _along(masses: FloatArray, grid: Grid, direction: FloatArray, start: float, 
     cells = OVERSAMPLED * modes
     width = length / cells
     series = series * np.exp(1j * frequency * (start + 0.5 * width)) * np.sinc(frequency * width / (2 * np.pi))
-    along: FloatArray = np.fft.irfft(series, cells).astype(np.float64)
-    return masses_line(start + width * np.arange(cells + 1), along, grid.periodic[0])
+    edges = start + width * np.arange(cells + 1, dtype=np.float64)
+    return masses_line(edges, np.asarray(np.fft.irfft(series, cells), dtype=np.float64), grid.periodic[0])

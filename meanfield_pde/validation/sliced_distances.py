@@ -31,10 +31,10 @@ def sliced_w2(points: FloatArray, law: Projections, weights: FloatArray | None =
 
 
 def sliced_energy(points: FloatArray, law: Projections, weights: FloatArray | None = None) -> float:
-    """Energy distance 2E|X − Y| − E|X − X′| − E|Y − Y′| in R^d from that of projections: c_d E_v[2 ∫ (F_v − G_v)² dx].
+    """Energy distance 2E|X − Y| − E|X − X′| − E|Y − Y′| in R^d, from projections: c_d E_v[2 ∫ (F_v − G_v)² dx].
 
-    |x| = c_d E|⟨v, x⟩| over uniform directions v, c_2 = π/2 and c_3 = 2. On rings it is the mean of `circle_energy` over
-    the covectors, without a factor.
+    |x| = c_d E|⟨v, x⟩| over uniform directions v, c_2 = π/2 and c_3 = 2. On rings it is the mean of `circle_energy`
+    over the covectors, without a factor.
     Shapes: points (n, d), weights (n,). Source: Baringhaus and Franz 2004; Székely and Rizzo 2013.
     """
     terms = [(circle_energy if one.ring else line_energy)(x, one, w) for x, one, w in _slices(points, law, weights)]

@@ -21,8 +21,8 @@ class TransportReference:
     """A fixed sample Y of a law and what W2²(X, Y) is for samples X of the law itself.
 
     Shapes: points (m, d), lengths (d,), replicas (r,).
-    Meaning: ``lengths`` are those of rings, 0 between walls; ``replicas`` are W2²(X_r, Y) for independent samples X_r of
-    the law with as many points and the same weights as the sample in question.
+    Meaning: ``lengths`` are those of rings, 0 between walls; ``replicas`` are W2²(X_r, Y) for independent samples X_r
+    of the law with as many points and the same weights as the sample in question.
     """
 
     points: FloatArray
@@ -65,8 +65,8 @@ def transport_reference(
 def excess_w2(points: FloatArray, reference: TransportReference, weights: FloatArray | None = None) -> float:
     """W2²(X, Y) − bias: 0 on average for samples of the law, the squared distance for far ones; it may be negative.
 
-    In d = 2, 3 W2²(X_N, mu) of a sample of mu itself is of order log N/N and N^{−2/3}, and swamps small differences. A shift
-    by a adds |a|² exactly, whatever the bias.
+    In d = 2, 3 W2²(X_N, mu) of a sample of mu itself is of order log N/N and N^{−2/3}, and swamps small differences.
+    A shift by a adds |a|² + 2⟨a, mean X − mean Y⟩, whatever the bias.
     Shapes: points (n, d), weights (n,).
     Source: Fournier and Guillin 2015 (rates); Flamary et al. 2021 (POT).
     """
@@ -91,7 +91,7 @@ def squared_w2(
         raise MeanFieldError(f"W2 in two and three dimensions needs POT, which is not there: {REMEDY}") from None
     (x, a), (y, b) = weighted(first, w), weighted(second, v)
     if x.shape[1] != len(lengths) or y.shape[1] != len(lengths):
-        raise MeanFieldError(f"samples of dimensions {x.shape[1]}, {y.shape[1]} on {len(lengths)} axes: they must agree")
+        raise MeanFieldError(f"samples of dimension {x.shape[1]} and {y.shape[1]} on {len(lengths)} axes must agree")
     cost = np.zeros((len(x), len(y)))
     for axis, length in enumerate(lengths):
         gap = x[:, axis, None] - y[:, axis]

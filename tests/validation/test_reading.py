@@ -16,8 +16,8 @@ import xarray
 from pyarrow import parquet
 
 from meanfield_pde.errors import FileError, MeanFieldError
-from meanfield_pde.laws import Gaussian, Uniform, VonMises
-from meanfield_pde.problem import Depth, Heads, Problem, Sequence, Tokens, Training
+from meanfield_pde.laws import Gaussian, VonMises
+from meanfield_pde.problem import Depth, Heads, Problem, Sequence, Tokens
 from meanfield_pde.problem_file import parse_problem
 from meanfield_pde.validation.reading import from_arrays, from_dataset, read_trajectory
 from meanfield_pde.validation.trajectory import ArrayNames, Trajectory, read_names
@@ -338,7 +338,7 @@ def test_parquet_holds_numbers_and_needs_its_extra(tmp_path: Path, monkeypatch: 
     with pytest.raises(FileError, match="cannot be read as parquet"):
         read_trajectory(path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(FileError, match=r"needs pyarrow.*meanfield-pde\[validate\]", or save it as .npz"):
+    with pytest.raises(FileError, match=r'needs pyarrow.*meanfield-pde\[validate\]", or save it as .npz'):
         read_trajectory(path)
 
 

@@ -249,8 +249,8 @@ def test_angles_in_degrees_are_noticed() -> None:
         from_arrays({"angles": angles, "t": TIMES}, problem=ring_problem())
     read = from_arrays({"angles": angles, "t": TIMES}, problem=ring_problem(), names=ArrayNames(degrees=True))
     np.testing.assert_allclose(read.points[0, ..., 0], np.deg2rad(angles))
+    names = ArrayNames(axes=("snapshots", "runs", "particles", "dimension"))
     with pytest.raises(FileError, match="an angle is one"):
-        names = ArrayNames(axes=("snapshots", "runs", "particles", "dimension"))
         from_arrays({"angles": RUNS[0, :, None], "t": TIMES}, names=names)
     with pytest.raises(FileError, match=r"on the circle give angles, arctan2"):
         from_arrays(changed(), problem=ring_problem())
@@ -334,11 +334,23 @@ def test_parquet_holds_numbers_and_needs_its_extra(tmp_path: Path, monkeypatch: 
     parquet.write_table(pa.table({"t": [0.0] * 12, "x": [None, *[1.0] * 11]}), path)
     with pytest.raises(FileError, match="not finite"):
         read_trajectory(path)
+    parquet.write_table(pa.table({"t": [], "x": []}).cast(pa.schema([("t", pa.float64()), ("x", pa.float64())])), path)
+    with pytest.raises(FileError, match="no lines"):
+        read_trajectory(path)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(FileError, match="cannot be read as parquet"):
         read_trajectory(path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(FileError, match=r'needs pyarrow.*meanfield-pde\[validate\]", or save it as .npz'):
+        read_trajectory(path)
+
+
+def test_a_parquet_file_that_unfolds_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.parquet"
+    zeros = pa.chunked_array([pa.array(np.zeros(2**20, dtype=np.int8))] * 96)
+    parquet.write_table(pa.table({"t": zeros, "x": zeros}), path)
+    assert path.stat().st_size < 2**20
+    with pytest.raises(FileError, match=r"100663296 lines of 2 columns are more than 1073741824 bytes"):
         read_trajectory(path)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import replace
+import tomllib
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import xarray
 from pyarrow import parquet
 
+from meanfield_pde.config import from_toml
 from meanfield_pde.errors import FileError, MeanFieldError
 from meanfield_pde.laws import Gaussian, VonMises
 from meanfield_pde.problem import Depth, Heads, Problem, Sequence, Tokens
@@ -122,6 +124,14 @@ def test_names_and_axes_of_a_toml_file(tmp_path: Path) -> None:
     (tmp_path / "names.toml").write_text('point = "state"\n', encoding="utf-8")
     with pytest.raises(MeanFieldError, match=r"names.toml: unknown key point; did you mean 'points'"):
         read_names(tmp_path / "names.toml")
+
+
+def test_the_page_on_trajectories_shows_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "trajectories.md").read_text(encoding="utf-8")
+    text = page.split("```toml\n")[1].split("```")[0]
+    shown = from_toml(text, ArrayNames)
+    assert set(tomllib.loads(text)) == {field.name for field in fields(ArrayNames)}
+    assert (shown.times, shown.axes[0], shown.columns) == ((0.0, 5.0, 10.0, 15.0, 20.0), "particles", (1, 0))
 
 
 def test_one_array_in_npy(tmp_path: Path) -> None:
@@ -352,6 +362,30 @@ def test_a_parquet_file_that_unfolds_without_end_is_refused(tmp_path: Path) -> N
     assert path.stat().st_size < 2**20
     with pytest.raises(FileError, match=r"100663296 lines of 2 columns are more than 1073741824 bytes"):
         read_trajectory(path)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".csv"])
+def test_mutated_files_load_or_are_refused_by_name(tmp_path: Path, suffix: str) -> None:
+    rng = np.random.default_rng(7)
+    path = tmp_path / f"foreign{suffix}"
+    if suffix == ".csv":
+        write_csv(path, long_table(TOKENS[None]))
+    else:
+        save(path, {"tokens": TOKENS, "t": TIMES, "weights": np.ones(12)})
+    whole, loaded = path.read_bytes(), 0
+    for _ in range(300):
+        content = bytearray(whole)
+        for at in rng.integers(0, len(content), rng.integers(1, 5)):
+            content[at : at + rng.integers(0, 3)] = rng.bytes(rng.integers(0, 3))
+        path.write_bytes(content)
+        try:
+            read = read_trajectory(path, plane_problem())
+        except MeanFieldError as error:
+            assert str(path) in str(error)
+        else:
+            loaded += 1
+            assert np.isfinite(read.points).all()
+    assert loaded < 300
 
 
 def test_what_is_in_a_file_is_never_run(tmp_path: Path) -> None:

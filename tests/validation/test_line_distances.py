@@ -148,6 +148,12 @@ def test_laws_rise_whatever_the_cells_hold_and_quantiles_invert_them() -> None:
     assert (np.diff(grid_line(masses / masses.sum() / grid.cell_volume, grid).quantile(np.sort(u))) >= 0).all()
 
 
+def test_few_cells_are_read_as_constant_densities() -> None:
+    grid = Grid((0.0,), (4.0,), (4,), (False,))
+    law = grid_line(np.array([0.1, 0.2, 0.3, 0.4]), grid)
+    np.testing.assert_allclose(law.cdf(np.array([0.5, 1.5, 3.5])), [0.05, 0.2, 0.8], rtol=1e-14)
+
+
 def test_small_negative_masses_move_nothing_far() -> None:
     grid = Grid((-5.0,), (5.6,), (100,), (False,))
     density = cell_averages(NORMAL, grid)[0]

@@ -336,6 +336,21 @@ def test_tables_with_faults(tmp_path: Path, text: str, words: str) -> None:
     assert str(tmp_path / "foreign.csv") in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (ArrayNames(times=(0.0, 1.0)), "is a table: times are a column"),
+        (ArrayNames(A="keys"), "it has no axes, A, W or loss"),
+        (ArrayNames(run="seed"), "no column 'seed' for runs"),
+        (ArrayNames(points=("x", "z")), "no column 'z' for points"),
+    ],
+)
+def test_names_that_a_table_does_not_have(tmp_path: Path, names: ArrayNames, words: str) -> None:
+    path = csv_text("t,x\n\n0,1\n\n1,2\n", tmp_path / "foreign.csv")
+    with pytest.raises(FileError, match=words):
+        read_trajectory(path, names=names)
+
+
 def test_parquet_holds_numbers_and_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "foreign.parquet"
     parquet.write_table(pa.table({"t": [0.0, 1.0], "x": ["a", "b"]}), path)

@@ -79,7 +79,7 @@ def project(density: FloatArray, grid: Grid, count: int | None = None) -> Projec
     if grid.dim not in DIRECTIONS or density.shape != grid.cells or len(set(grid.periodic)) != 1:
         raise MeanFieldError(
             f"cell averages {density.shape} on axes of which {grid.periodic} are rings cannot be projected: two or "
-            "three axes are needed, all of them walls or all rings; compare smooth statistics instead"
+            "three axes are needed, all of them walls or all rings; compare energies by pairs or smooth statistics"
         )
     masses = density * grid.cell_volume / grid.integral(density)
     sides = np.array(grid.upper) - np.array(grid.lower)

@@ -16,7 +16,9 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Gaussian, Uniform, VonMises, cell_averages
 from meanfield_pde.validation.distances import distances, readable
 from meanfield_pde.validation.grid_sample import grid_sample
+from meanfield_pde.validation.line_distances import sample_energy
 from meanfield_pde.validation.line_laws import grid_line
+from meanfield_pde.validation.pair_energy import pair_energy, pair_reference, sample_pair_energy
 from meanfield_pde.validation.projections import Projections, covectors, half_sphere, project
 from meanfield_pde.validation.sliced_distances import sliced_energy, sliced_w2
 from meanfield_pde.validation.transport_distance import excess_w2, squared_w2, transport_reference
@@ -145,6 +147,40 @@ def test_points_of_a_grid_have_its_moments(quasi: bool) -> None:
     np.testing.assert_allclose(drawn.mean(axis=0), MEAN, atol=error)
     # uniform places in cells would add h²/12 = 2.4e-3
     np.testing.assert_allclose(np.cov(drawn.T), COVARIANCE, atol=error)
+
+
+def test_energy_by_pairs_of_two_samples_on_lines_and_rings() -> None:
+    rng = np.random.default_rng(12)
+    x, y, w = rng.normal(size=(30, 1)), rng.normal(0.4, 1.0, (40, 1)), rng.uniform(size=30)
+    assert sample_pair_energy(x, y, np.zeros(1), w) == pytest.approx(sample_energy(x, y, w), rel=1e-11)
+    # on a circle of length 2 pi chords are 2 |sin|
+    angle = np.abs(2 * np.sin((x - y.T) / 2)).mean()
+    within = [np.abs(2 * np.sin((z - z.T) / 2)).mean() for z in (x, y)]
+    ring = np.array([2 * np.pi])
+    assert sample_pair_energy(x, y, ring) == pytest.approx(2 * angle - sum(within), rel=1e-11)
+    assert sample_pair_energy(x + 6 * np.pi, y, ring) == pytest.approx(2 * angle - sum(within), rel=1e-9)
+    with pytest.raises(MeanFieldError, match="must agree"):
+        sample_pair_energy(x, y, np.zeros(2))
+
+
+def test_energy_by_pairs_of_one_atom_and_where_walls_and_rings_are_mixed() -> None:
+    density, grid = plane(64)
+    law = pair_reference(density, grid)
+    atom = np.array([[0.8, 0.1]])
+    assert pair_energy(atom, law) == pytest.approx(sliced_energy(atom, project(density, grid, 128)), rel=2e-3)
+    mixed = Grid((-np.pi, -4.0), (np.pi, 4.0), (48, 48), (True, False))
+    angle = Grid((-np.pi,), (np.pi,), (48,), (True,))
+    line = Grid((-4.0,), (4.0,), (48,), (False,))
+    parts = cell_averages(VonMises(0.5, 4.0), angle)[0], cell_averages(Gaussian((0.2,), ((0.3,),)), line)[0]
+    law = readable(np.multiply.outer(*parts), mixed)
+    rng = np.random.default_rng(13)
+    own = np.stack([rng.vonmises(0.5, 4.0, 3000), rng.normal(0.2, np.sqrt(0.3), 3000)], axis=1)
+    near = distances(own, law)["energy"]
+    assert set(distances(own, law)) == {"energy"}
+    # E|X - Y| of the law over N is what a sample of it has
+    assert 0 < near < 3 / 3000
+    assert distances(own + np.array([2 * np.pi, 0.0]), law)["energy"] == pytest.approx(near, abs=1e-12)
+    assert distances(own + np.array([0.4, 0.0]), law)["energy"] > 20 * near
 
 
 def test_points_stay_in_occupied_cells_and_rings_wrap() -> None:

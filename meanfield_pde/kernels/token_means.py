@@ -1,0 +1,225 @@
+"""Softmax means of tokens, weighted points of width 0, at many keys: direct sums in blocks, memory O(points + keys).
+
+m(z) = sum_j w_j y_j e^{s_j} / sum_j w_j e^{s_j}, s_j = z·y_j + tilt_j. The sum of a key runs over blocks of `BLOCK`
+points one after the other and looks at no other key, so that its bits do not depend on which keys are asked for together.
+Shapes: keys (K, d), y_t (d, n) points by coordinate, w (n,) >= 0, tilt (n,), or (0,) for none.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from meanfield_pde.kernels._jit import jit, jit_sum
+from meanfield_pde.kernels.log_laplace import UNDERFLOW
+
+_LOG2E = 1.4426950408889634
+_LN2 = 0.6931471805599453
+# adding 1.5 * 2**52 rounds to an integer and leaves it in the low bits
+_MAGIC = 6755399441055744.0
+_SMALLEST = -1021.0
+# points that stay in the nearest cache, and keys that share one reading of them
+BLOCK, KEYS = 1024, 16
+
+
+@jit
+def _power(r):
+    """2^r, |r| <= 1/2, by the polynomial of `kernels.softmax`."""
+    p = 7.037278843204747e-09
+    p = p * r + 1.0208537935725575e-07
+    p = p * r + 1.3215662836029561e-06
+    p = p * r + 1.5252658116379724e-05
+    p = p * r + 0.00015403529961126815
+    p = p * r + 0.0013333558228561815
+    p = p * r + 0.009618129108034598
+    p = p * r + 0.05550410866445883
+    p = p * r + 0.24022650695908768
+    p = p * r + 0.6931471805599497
+    return p * r + 1.0
+
+
+@jit
+def _scaled(out, power):
+    """Times 2^k: the shift leaves the low bits alone, and the integer is added to the exponent."""
+    bits = out.view(np.int64)
+    exponent = power.view(np.int64)
+    for j in range(bits.shape[0]):
+        bits[j] += exponent[j] << 52
+
+
+@jit
+def _line_block(z, y, top, power, out):
+    """2^{z y - top}, an exponent in [-1021, 0]; `top` is whole, so it goes into the number that rounds."""
+    magic = _MAGIC - top
+    for j in range(y.shape[0]):
+        shifted = z * y[j] + magic
+        out[j] = _power(z * y[j] - (shifted - magic))
+        power[j] = shifted
+    _scaled(out, power)
+
+
+@jit
+def _plane_block(z0, y0, z1, y1, top, power, out):
+    magic = _MAGIC - top
+    for j in range(y0.shape[0]):
+        score = z0 * y0[j] + z1 * y1[j]
+        shifted = score + magic
+        out[j] = _power(score - (shifted - magic))
+        power[j] = shifted
+    _scaled(out, power)
+
+
+@jit
+def _any_block(key, y_t, tilt, start, top, power, out):
+    """The same for any dimension, tilt and score; exponents are cut to [-1021, 0]: beyond nothing of weight is seen."""
+    n = out.shape[0]
+    out[:] = -top
+    if tilt.shape[0] > 0:
+        for j in range(n):
+            out[j] += _LOG2E * tilt[start + j]
+    for c in range(y_t.shape[0]):
+        row = y_t[c, start : start + n]
+        z = key[c]
+        for j in range(n):
+            out[j] += z * row[j]
+    for j in range(n):
+        s = max(min(out[j], 0.0), _SMALLEST)
+        shifted = s + _MAGIC
+        out[j] = _power(s - (shifted - _MAGIC))
+        power[j] = shifted
+    _scaled(out, power)
+
+
+@jit_sum
+def _one_sum(e, a):
+    first = 0.0
+    for j in range(e.shape[0]):
+        first += e[j] * a[j]
+    return first
+
+
+@jit_sum
+def _two_sums(e, a, b):
+    first = 0.0
+    second = 0.0
+    for j in range(e.shape[0]):
+        first += e[j] * a[j]
+        second += e[j] * b[j]
+    return first, second
+
+
+@jit_sum
+def _three_sums(e, a, b, c):
+    first = 0.0
+    second = 0.0
+    third = 0.0
+    for j in range(e.shape[0]):
+        first += e[j] * a[j]
+        second += e[j] * b[j]
+        third += e[j] * c[j]
+    return first, second, third
+
+
+@jit
+def _top_score(key, y_t, w, tilt):
+    """Largest score, in powers of 2, of a point of positive weight."""
+    top = -np.inf
+    for j in range(w.shape[0]):
+        if w[j] > 0.0:
+            score = _LOG2E * tilt[j] if tilt.shape[0] > 0 else 0.0
+            for c in range(y_t.shape[0]):
+                score += key[c] * y_t[c, j]
+            top = max(top, score)
+    return top
+
+
+@jit
+def _add_block(key, y_t, w, moment, tilt, start, size, top, near, power, e, sums):
+    """Adds one block of points to the partition sum and first moments of a key."""
+    d = y_t.shape[0]
+    stop = start + size
+    if near and d == 1:
+        _line_block(key[0], y_t[0, start:stop], top, power[:size], e[:size])
+    elif near and d == 2:
+        _plane_block(key[0], y_t[0, start:stop], key[1], y_t[1, start:stop], top, power[:size], e[:size])
+    else:
+        _any_block(key, y_t, tilt, start, top, power[:size], e[:size])
+    if d == 1:
+        total, first = _two_sums(e[:size], w[start:stop], moment[0, start:stop])
+    else:
+        total, first, second = _three_sums(e[:size], w[start:stop], moment[0, start:stop], moment[1, start:stop])
+        sums[2] += second
+    sums[0] += total
+    sums[1] += first
+    for c in range(2, d):
+        sums[c + 1] += _one_sum(e[:size], moment[c, start:stop])
+
+
+@jit
+def token_means(keys, y_t, w, tilt, means, log_z):
+    """Softmax mean and log partition sum at every key.
+
+    Scores are shifted by their bound on the box of the points, with a tilt by their maximum; a sum that the bound lets
+    underflow is redone with the maximum.
+    Shapes: means (K, d), log_z (K,), both overwritten.
+    """
+    d, n = y_t.shape
+    moment = y_t * w
+    # scores are powers of 2 from here on: a rounded key is a key next to it
+    scaled = keys * _LOG2E
+    power, e = np.empty(BLOCK), np.empty(BLOCK)
+    sums, tops, near = np.empty((KEYS, d + 1)), np.empty(KEYS), np.empty(KEYS, dtype=np.bool_)
+    low, high = np.empty(d), np.empty(d)
+    for c in range(d):
+        low[c], high[c] = y_t[c].min(), y_t[c].max()
+    for begin in range(0, keys.shape[0], KEYS):
+        count = min(KEYS, keys.shape[0] - begin)
+        sums[:] = 0.0
+        for k in range(count):
+            key = scaled[begin + k]
+            if tilt.shape[0] > 0:
+                tops[k], near[k] = math.ceil(_top_score(key, y_t, w, tilt)), False
+                continue
+            top, span = 0.0, 0.0
+            for c in range(d):
+                top += max(key[c] * low[c], key[c] * high[c])
+                span += abs(key[c]) * (high[c] - low[c])
+            tops[k], near[k] = math.ceil(top), span + 1.0 < -_SMALLEST
+        for start in range(0, n, BLOCK):
+            size = min(BLOCK, n - start)
+            for k in range(count):
+                _add_block(scaled[begin + k], y_t, w, moment, tilt, start, size, tops[k], near[k], power, e, sums[k])
+        for k in range(count):
+            if not sums[k, 0] > UNDERFLOW:
+                tops[k] = _top_score(scaled[begin + k], y_t, w, tilt)
+                sums[k] = 0.0
+                for start in range(0, n, BLOCK):
+                    size = min(BLOCK, n - start)
+                    _add_block(scaled[begin + k], y_t, w, moment, tilt, start, size, tops[k], False, power, e, sums[k])
+            for c in range(d):
+                means[begin + k, c] = sums[k, c + 1] / sums[k, 0]
+            log_z[begin + k] = _LN2 * tops[k] + math.log(sums[k, 0])
+
+
+@jit
+def chebyshev_values(coefficients, unit, out):
+    """sum_k c_k T_k(u) at many u in [-1, 1] by the recurrence of Clenshaw (1955), in blocks.
+
+    Shapes: coefficients (q,), unit and out (n,), the last overwritten.
+    """
+    q = coefficients.shape[0]
+    one, two = np.empty(BLOCK), np.empty(BLOCK)
+    for start in range(0, unit.shape[0], BLOCK):
+        u = unit[start : start + BLOCK]
+        size = u.shape[0]
+        one[:] = 0.0
+        two[:] = 0.0
+        for k in range(q - 1, 0, -1):
+            c = coefficients[k]
+            for j in range(size):
+                value = 2.0 * u[j] * one[j] - two[j] + c
+                two[j] = one[j]
+                one[j] = value
+        for j in range(size):
+            out[start + j] = u[j] * one[j] - two[j] + coefficients[0]

@@ -119,3 +119,20 @@ def of_function(grid: Grid, function: DriftFunction, t: float) -> Faces:
             raise NotFiniteError(f"tokens.drift.flow gives a velocity that is not finite at depth {t:g}")
         out.append(np.ascontiguousarray(values[:, axis]).reshape(grid.face_shape(axis)))
     return tuple(out)
+
+
+def at_points(
+    lower: tuple[float, ...], upper: tuple[float, ...], flow: str, period: float | None, points: FloatArray, t: float
+) -> FloatArray:
+    """A named flow at any positions (n, d) of its box and depth t, (n, d), by the formulas of `prescribed`."""
+    length = [b - a for a, b in zip(lower, upper, strict=True)]
+    if flow == "sine":
+        wave = 2.0 * pi / length[0]
+        return np.asarray(np.sin(wave * points) / wave)
+    turn = 1.0 if period is None else period
+    if flow == "rotation":
+        x, y = (points[:, k] - 0.5 * (lower[k] + upper[k]) for k in range(2))
+        return np.stack([-2.0 * pi / turn * y, 2.0 * pi / turn * x], axis=1)
+    xi, eta = (pi * (points[:, k] - lower[k]) / length[k] for k in range(2))
+    along = [length[0] * np.sin(xi) ** 2 * np.sin(2.0 * eta), -length[1] * np.sin(2.0 * xi) * np.sin(eta) ** 2]
+    return np.asarray(cos(pi * t / turn) * np.stack(along, axis=1))

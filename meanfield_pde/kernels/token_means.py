@@ -1,7 +1,7 @@
 """Softmax means of tokens, weighted points of width 0, at many keys: direct sums in blocks, memory O(points + keys).
 
 m(z) = sum_j w_j y_j e^{s_j} / sum_j w_j e^{s_j}, s_j = z·y_j + tilt_j. The sum of a key runs over blocks of `BLOCK`
-points one after the other and looks at no other key, so that its bits do not depend on which keys are asked for together.
+points one after the other and looks at no other key, so that its bits do not depend on what is asked for together.
 Shapes: keys (K, d), y_t (d, n) points by coordinate, w (n,) >= 0, tilt (n,), or (0,) for none.
 """
 

@@ -1,4 +1,4 @@
-"""Distribution functions of laws on a line or a ring and their inverses: in closed form, or by exact sums and bisection."""
+"""Distribution functions of laws on a line or a ring and their inverses: closed forms, or exact sums and bisection."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Marginal(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cloud:
-    """Weighted points (n, d), weights of sum 1, each the middle of a normal law of deviation ``bandwidth`` or an atom."""
+    """Points (n, d) with weights of sum 1, each an atom, or the middle of a normal law of deviation ``bandwidth``."""
 
     points: FloatArray
     weights: FloatArray

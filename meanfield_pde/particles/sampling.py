@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +29,8 @@ def sample(
 ) -> Measure:
     """``count`` equally weighted points of a law.
 
-    Formula: `iid` independent draws; on one axis, with F the distribution function (on a ring counted from the lower end
-    of the box), `stratified` F^{-1}((i + U_i)/N) with U_i uniform and `quantile` F^{-1}((i + ½)/N), i = 0..N−1; `sobol`
+    Formula: `iid` independent draws; on one axis, with F the distribution function (on a ring from the lower end of
+    the box on), `stratified` F^{-1}((i + U_i)/N) with U_i uniform and `quantile` F^{-1}((i + ½)/N), i = 0..N−1; `sobol`
     the first N points of a scrambled Sobol sequence, by F^{-1} on one axis, else by the map of Rosenblatt (1952): one
     coordinate chooses the part of a mixture, and a normal law takes the Cholesky factor of its covariance.
     Meaning: ``box`` says which axes are rings; its walls cut nothing off. The points depend on law, count, way and
@@ -71,7 +70,7 @@ def support(law: Law, box: Grid, base: Path = Path(".")) -> Measure:
     points, weights = [], []
     for share, leaf in parts(law, base, box.dim):
         if not isinstance(leaf, Cloud) or leaf.bandwidth is not None:
-            raise MeanFieldError(f"the {law.law} law has a density, so it has no tokens of its own: say how many to draw")
+            raise MeanFieldError(f"the {law.law} law has a density, so no tokens of its own: say how many to draw")
         points.append(leaf.points)
         weights.append(share * leaf.weights)
     return Measure.particles(wrapped(np.concatenate(points), box), np.concatenate(weights))
@@ -165,7 +164,8 @@ def _mapped(leaves: list[tuple[float, Leaf]], u: FloatArray, box: Grid, rng: np.
 
 def _leaf_points(leaf: Leaf, first: FloatArray, u: FloatArray, box: Grid, rng: np.random.Generator) -> FloatArray:
     if isinstance(leaf, Gaussian):
-        return np.asarray(np.array(leaf.mean) + ndtri(u) @ np.linalg.cholesky(np.array(leaf.covariance, float)).T)
+        root = np.asarray(np.linalg.cholesky(np.array(leaf.covariance, dtype=float)))
+        return np.asarray(np.array(leaf.mean, dtype=float) + ndtri(u) @ root.T)
     if isinstance(leaf, Cloud):
         which = np.minimum(np.searchsorted(np.cumsum(leaf.weights), first, side="right"), len(leaf.points) - 1)
         return np.asarray(leaf.points[which] + (0.0 if leaf.bandwidth is None else leaf.bandwidth * ndtri(u)))
@@ -182,11 +182,10 @@ def _leaf_points(leaf: Leaf, first: FloatArray, u: FloatArray, box: Grid, rng: n
 def _disk(law: SlottedDisk, count: int, rng: np.random.Generator) -> FloatArray:
     """Uniform in the disk, drawn again where the slot is."""
     out = np.empty((0, 2))
-    draw = partial(rng.random, (2 * count + 16, 2))
     while len(out) < count:
-        u = draw()
+        u = rng.random((2 * count + 16, 2))
         angle, radius = 2.0 * np.pi * u[:, 0], law.radius * np.sqrt(u[:, 1])
         x = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
         slot = (np.abs(x[:, 0]) < 0.5 * law.width) & (x[:, 1] < law.top)
         out = np.concatenate([out, x[~slot]])
-    return np.asarray(np.array(law.center) + out[:count])
+    return np.asarray(out[:count] + np.array(law.center, dtype=np.float64))

@@ -17,6 +17,7 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.kernels.circle import circle_sums, circle_sums_transpose
 from meanfield_pde.kernels.log_laplace import box_mean_slope, seen_cells
 from meanfield_pde.kernels.scharfetter_gummel import bernoulli
+from meanfield_pde.kernels.token_means import chebyshev_values, token_means
 from meanfield_pde.model.field import Target
 from meanfield_pde.model.heads import HeadMatrices, head_matrices
 from meanfield_pde.model.lattice import Lattice
@@ -258,3 +259,29 @@ def test_tensor_tables_matrix_and_keys(dim: int, far: bool) -> None:
         slope = sum(float((a * (b - c)).sum()) for a, b, c in zip(g, up, down, strict=True)) / (2 * e)
         scale = sum(float(np.abs(a).sum()) for a in g) * half
         assert (field.to_mu(g, m) * dw).sum() == pytest.approx(slope, rel=1e-5, abs=1e-6 * scale)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("tilted", [False, True])
+def test_token_means(dim: int, tilted: bool) -> None:
+    y = RNG.standard_normal((7, dim))
+    w = RNG.uniform(0.5, 1.0, 7)
+    w[2] = 0.0
+    tilt = RNG.standard_normal(7) if tilted else np.empty(0)
+    keys = RNG.standard_normal((19, dim))
+    means, log_z = np.empty((19, dim)), np.empty(19)
+    for far in (False, True):
+        if far:  # the point without weight sets the bound of the scores: every sum underflows and is redone
+            y[2], keys = 50.0, np.abs(keys) + 20.0
+        token_means(keys, np.ascontiguousarray(y.T), w, tilt, means, log_z)
+        score = keys @ y.T + (tilt if tilted else 0.0)
+        top = np.where(w > 0.0, score, -np.inf).max(axis=1, keepdims=True)
+        e = np.where(w > 0.0, w, 0.0) * np.exp(np.minimum(score - top, 0.0))
+        np.testing.assert_allclose(means, e @ y / e.sum(axis=1, keepdims=True), rtol=1e-11)
+        np.testing.assert_allclose(log_z, top[:, 0] + np.log(e.sum(axis=1)), rtol=1e-12)
+
+
+def test_chebyshev_values() -> None:
+    c, angle, out = RNG.standard_normal(5), RNG.uniform(0.0, np.pi, 9), np.empty(9)
+    chebyshev_values(c, np.cos(angle), out)
+    np.testing.assert_allclose(out, np.cos(np.outer(angle, np.arange(5))) @ c, rtol=0, atol=1e-13)

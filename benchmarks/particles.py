@@ -1,8 +1,8 @@
 """Tokens on a line, direct and tabulated: rate of the direct kernel, memory, ratio and difference, on one thread.
 
-20 000 tokens i.i.d. from N(0, 1) and 16 softmax heads a ~ N(1, .25), w ~ N(-.6, .16): one evaluation of the velocity, that
-is one layer of a residual network. Direct N² 16 = 6.4e9 exponentials; the table q (2 N + 16 q) multiply-adds and q N
-exponentials.
+20 000 tokens i.i.d. from N(0, 1) and 16 softmax heads a ~ N(1, .25), w ~ N(-.6, .16): one evaluation of the velocity,
+that is one layer of a residual network. Direct N² 16 = 6.4e9 exponentials; the table q N exponentials and about
+q (2 N + 16 q) multiply-adds.
 Run: python benchmarks/particles.py
 """
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from meanfield_pde.output.report import read_run as read_run
     from meanfield_pde.output.solution import Solution as Solution
     from meanfield_pde.output.solve import solve as solve
+    from meanfield_pde.particles.of_problem import run_tokens as run_tokens
+    from meanfield_pde.particles.tokens import ParticleTokens as ParticleTokens
+    from meanfield_pde.particles.tokens import carry as carry
     from meanfield_pde.problem import Problem as Problem
     from meanfield_pde.problem import Sequence as Sequence
     from meanfield_pde.problem import SequenceFile as SequenceFile
@@ -38,6 +41,9 @@ _WHERE = {
     "load_problem": "meanfield_pde.problem_file",
     "Transport": "meanfield_pde.equations.mu_continuity",
     "GridTokens": "meanfield_pde.equations.grid_tokens",
+    "ParticleTokens": "meanfield_pde.particles.tokens",
+    "carry": "meanfield_pde.particles.tokens",
+    "run_tokens": "meanfield_pde.particles.of_problem",
     "FokkerPlanckHeads": "meanfield_pde.equations.rho_fokker_planck",
     "solve": "meanfield_pde.output.solve",
     "Solution": "meanfield_pde.output.solution",

@@ -146,7 +146,8 @@ def test_laws_in_the_plane_are_drawn_with_their_correlations(law: Law, grid: Gri
 
 @pytest.mark.parametrize("way", WAYS)
 def test_atoms_are_drawn_by_their_weights(way: str) -> None:
-    law = Mixture((3.0, 1.0), (Atoms(((-1.0,), (0.5,)), (2.0, 1.0)), Gaussian((40.0,), ((1e-4,),))))
+    inner = Mixture((4.0, 2.0), (Atoms(((-1.0,),)), Atoms(((0.5,),))))
+    law = Mixture((3.0, 1.0), (inner, Gaussian((40.0,), ((1e-4,),))))
     x = sample(law, 400, LINE, way, seed=1).points[:, 0]
     counts = [int((x == -1.0).sum()), int((x == 0.5).sum()), int((x > 30.0).sum())]
     assert np.abs(np.array(counts) - [200, 100, 100]).max() <= (40 if way == "iid" else 2)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import exp, pi, sin, sqrt, tan, tanh
+from dataclasses import replace
+from math import exp, pi, sin, sqrt, tan
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from scipy.integrate import solve_ivp
 from meanfield_pde import library
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.grid import Grid
+from meanfield_pde.laws import Gaussian
 from meanfield_pde.measure import Measure
 from meanfield_pde.particles.integrators import METHODS
 from meanfield_pde.particles.of_problem import drift_of, initial_tokens, particle_tokens, run_tokens
 from meanfield_pde.particles.tokens import CIRCLE, ParticleTokens, carry
+from meanfield_pde.problem import Heads
 
 RNG = np.random.default_rng(11)
 X1 = RNG.normal(0.3, 0.7, (60, 1))
@@ -148,6 +151,13 @@ def test_steps_back_to_the_circle_are_those_of_the_plane() -> None:
         np.testing.assert_allclose(found, np.arctan2(moved[:, 1], moved[:, 0]), rtol=0, atol=1e-14)
 
 
+def test_tokens_that_go_around_stay_in_their_box() -> None:
+    tokens = ParticleTokens("softmax", "scalar", one_head(0.0, 1.0), box=CIRCLE, drift=lambda x, t: np.ones(x.shape))
+    run = carry(tokens, Measure.particles(np.array([[3.0], [-1.0]])), 8.0, 16, "euler", (0.0, 1.0, 8.0))
+    np.testing.assert_allclose(run.x[1, :, 0], [4.0 - 2.0 * pi, 0.0], atol=1e-14)
+    np.testing.assert_allclose(run.x[2, :, 0], [11.0 - 4.0 * pi, 7.0 - 2.0 * pi], atol=1e-14)
+
+
 @pytest.mark.parametrize("attention", ["softmax", "unnormalised"])
 def test_turning_the_circle_turns_the_tokens(attention: str) -> None:
     angles = RNG.uniform(-pi, pi, (40, 1))
@@ -267,9 +277,26 @@ def test_problems_that_particles_do_not_solve_are_refused(name: str, more: dict[
         run_tokens(problem, 20, 2, **more)  # type: ignore[arg-type]
 
 
-def test_seeds_draw_tokens_and_heads_apart() -> None:
+def test_heads_are_drawn_from_their_law_apart_from_the_tokens() -> None:
+    # tokens and heads both on two axes: of one generator they would be the same normal numbers
+    plain, _ = library.get("softmax_plane")
+    law = Gaussian((-0.5, 0.8), ((0.04, 0.02), (0.02, 0.09)))
+    heads = Heads("scalar", (-2.0, -2.0), (2.0, 3.0), (40, 40), initial=law)
+    problem = replace(plain, heads=heads, reference=None)
+    with pytest.raises(MeanFieldError, match="say how many are drawn"):
+        particle_tokens(problem)
+    drawn = particle_tokens(problem, 4000, seed=3).heads[0]
+    assert drawn.weights[0] == pytest.approx(1.0 / 4000, rel=1e-14)
+    np.testing.assert_allclose(drawn.mean(), law.mean, atol=0.02)
+    np.testing.assert_allclose(drawn.covariance(), law.covariance, atol=0.008)
+    tokens = initial_tokens(problem, 4000, seed=3).points
+    assert abs(np.corrcoef(np.concatenate([tokens, drawn.points], axis=1).T)[:2, 2:]).max() < 0.06
+    assert len(particle_tokens(problem, 16, sampling="sobol").heads[0].points) == 16
+
+
+def test_seeds_draw_other_tokens() -> None:
     problem, _ = library.get("softmax_gaussian")
     runs = [run_tokens(problem, 100, 4, seed=seed).x for seed in (1, 1, 2)]
     np.testing.assert_array_equal(runs[0], runs[1])
     assert np.abs(runs[0] - runs[2]).max() > 0.1
-    assert tanh(runs[0][0].std()) > 0.3
+    assert runs[0][0].std() == pytest.approx(0.7, abs=0.2)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meanfield_pde.cli.interrupts import leave
-from meanfield_pde.cli.running import INTERRUPTED, Interrupted
+from meanfield_pde.cli.running import INTERRUPTED, Interrupted, named
 from meanfield_pde.cli.terminal import open_streams, say, show_warning
 from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
 
@@ -66,13 +66,6 @@ def _version(wanted: bool) -> None:
 
         print(f"meanfield-pde {__version__}")
         raise typer.Exit
-
-
-def named(text: str) -> Path:
-    """A path that is said. Raises: MeanFieldError for an empty one, which would be the folder one is in."""
-    if not text:
-        raise MeanFieldError("--output '' names no folder: give one, such as -o out")
-    return Path(text)
 
 
 @app.callback()

@@ -27,6 +27,13 @@ class Interrupted(Exception):
     """The run was asked to stop and has stopped."""
 
 
+def named(text: str) -> Path:
+    """A path that is said. Raises: MeanFieldError for an empty one, which would be the folder one is in."""
+    if not text:
+        raise MeanFieldError("--output '' names no folder: give one, such as -o out")
+    return Path(text)
+
+
 def find_problem(name: str, overrides: Sequence[str] = ()) -> Problem:
     """The problem of a TOML file or of the library, after overrides.
 

@@ -179,13 +179,14 @@ def token_means(keys, y_t, w, tilt, means, log_z):
         for k in range(count):
             key = scaled[begin + k]
             if tilt.shape[0] > 0:
-                tops[k], near[k] = math.ceil(_top_score(key, y_t, w, tilt)), False
+                tops[k], near[k] = _top_score(key, y_t, w, tilt), False
                 continue
             top, span = 0.0, 0.0
             for c in range(d):
                 top += max(key[c] * low[c], key[c] * high[c])
                 span += abs(key[c]) * (high[c] - low[c])
-            tops[k], near[k] = math.ceil(top), span + 1.0 < -_SMALLEST
+            # whole, so that it goes into the number that rounds without loss
+            tops[k], near[k] = np.ceil(top), span + 1.0 < -_SMALLEST
         for start in range(0, n, BLOCK):
             size = min(BLOCK, n - start)
             for k in range(count):

@@ -71,6 +71,23 @@ def test_means_of_more_points_than_a_block_and_of_far_ones(dim: int) -> None:
         np.testing.assert_array_equal(some[1], log_z[5:9])
 
 
+def test_scores_as_large_as_doubles_resolve_them() -> None:
+    # <z, y> about 1e13 and then 2e19, which no integer of 64 bits holds
+    close = 1e8 + np.array([[0.0], [1.0], [2.0]])
+    means, log_z = softmax_means(np.array([[1e5], [-1e5]]), close, np.ones(3))
+    np.testing.assert_allclose(means[:, 0], [1e8 + 2.0, 1e8], rtol=1e-15)
+    np.testing.assert_allclose(log_z, [1e13 + 2e5, -1e13], rtol=1e-14)
+    # equal tokens: each sees their common place, however large the scores are
+    found = softmax_means(np.array([[7e9], [-7e9]]), np.full((3, 1), 3e9), np.ones(3))[0]
+    np.testing.assert_allclose(found, 3e9, rtol=1e-15)
+    # neighbours among doubles, with scores that are hundreds apart and 1e17 large: nothing leaves their hull
+    pair = np.array([[1.0], [1.0 + 2.0**-50]])
+    keys = np.linspace(-3e17, 3e17, 41)[:, None]
+    means, log_z = softmax_means(keys, pair, np.full(2, 0.5))
+    assert ((pair[0] - 1e-15 <= means) & (means <= pair[1] + 1e-15)).all()
+    np.testing.assert_allclose(log_z, keys[:, 0], rtol=1e-14)
+
+
 def test_a_narrow_l2_kernel_keeps_every_token_in_sight() -> None:
     # e^{-a y^2/2} alone is 1e-3400 at the far token, which still sees itself and nothing else
     x = np.array([[0.0], [0.001], [12.5]])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_runs import assert_same, problem
 
 from meanfield_pde.errors import FileError, MeanFieldError
 from meanfield_pde.output import segments
@@ -15,32 +16,10 @@ from meanfield_pde.output.file_schema import read_result, read_segment
 from meanfield_pde.output.report import read_run
 from meanfield_pde.output.run import resume, run
 from meanfield_pde.output.segments import read_segments
-from meanfield_pde.output.solution import Solution
 from meanfield_pde.output.solve import solve
-from meanfield_pde.problem import Problem
-from meanfield_pde.problem_file import load_problem, parse_problem
+from meanfield_pde.problem_file import load_problem
 from meanfield_pde.training.stopping import Stop
 
-TEXT = """
-kind = "fokker-planck"
-[heads]
-lower = [-3.0]
-upper = [3.0]
-cells = [24]
-initial = { law = "gaussian", mean = [0.7], covariance = [[0.2]] }
-[potential]
-coefficients = [[0.0, 0.0, -0.5, 0.0, 0.25]]
-interaction = 0.3
-[training]
-beta = 0.3
-ds = 0.05
-s_end = 1.0
-[output]
-times = [0.33]
-snapshots = 3
-every = 3
-checkpoint_every = 4
-"""
 SAMPLED = """
 kind = "training"
 attention = "softmax"
@@ -68,21 +47,6 @@ weight_decay = 0.5
 ds = 0.1
 s_end = 0.5
 """
-
-
-def problem(**changes: str) -> Problem:
-    return parse_problem(TEXT, "record.toml", [f"{key.replace('__', '.')}={value}" for key, value in changes.items()])
-
-
-def assert_same(a: Solution, b: Solution) -> None:
-    assert list(a.history) == list(b.history)
-    for name, series in a.history.items():
-        np.testing.assert_array_equal(series, b.history[name], err_msg=name)
-    np.testing.assert_array_equal(a.snapshot_s, b.snapshot_s)
-    np.testing.assert_array_equal(a.snapshots, b.snapshots)
-    assert a.state is not None
-    assert b.state is not None
-    assert replace(a.state, rho=b.state.rho) == b.state
 
 
 def test_segments_hold_each_row_once_in_order_through_any_resume(

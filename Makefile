@@ -51,6 +51,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/ensemble.py
 	$(BIN)/python benchmarks/splittings.py
+	$(BIN)/python benchmarks/particles.py
 
 fuzz: $(STAMP)
 	$(BIN)/python tests/fuzz/fuzz.py --files 2000 --commands 60

@@ -176,6 +176,7 @@ def resume_ensemble(
         for i, entry in enumerate(entries):
             path = folder / entry.folder
             try:
+                _refuse_swapped(path / PROBLEM, entry.overrides)
                 problem = _changed(path / PROBLEM, overrides)
                 if not _is_finished(path, problem):
                     jobs[i] = Job(entry.folder, str(path), overrides=overrides, memory=memory)
@@ -241,6 +242,13 @@ def _refuse(members: Sequence[Given], looked: list[Ended]) -> None:
     if bad:
         more = f" (and {len(bad) - 1} more members cannot be run)" if len(bad) > 1 else ""
         raise MeanFieldError(f"{members[bad[0].member].name}: {bad[0].message}{more}")
+
+
+def _refuse_swapped(path: Path, overrides: tuple[str, ...]) -> None:
+    """Refuse a folder in which there is another problem than that of its member. Raises: MeanFieldError."""
+    # where a file of samples is, is said in other words by an override
+    said = [text for text in overrides if not text.partition("=")[0].strip().endswith("file")]
+    refuse_changes(path, Origin(dump_problem(load_problem(path, said))), Origin(dump_problem(load_problem(path))))
 
 
 def _changed(path: Path, overrides: tuple[str, ...]) -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -333,6 +334,15 @@ def test_an_end_or_output_may_change_for_all_and_nothing_else(write: Write, tmp_
     whole = run(longer, tmp_path / "whole", threads=1)
     np.testing.assert_array_equal(resumed.rho, whole.rho)
     assert 0.25 in resumed.snapshot_s
+
+
+def test_a_folder_of_another_member_is_not_taken_for_its_own(write: Write, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run_ensemble(sweep(load_problem(write()), {"training.beta": [0.05, 0.1]}), out, workers=1)
+    shutil.rmtree(out / "training.beta=0.05")
+    shutil.copytree(out / "training.beta=0.1", out / "training.beta=0.05")
+    with pytest.raises(MeanFieldError, match=r"member training\.beta=0\.05: .*training\.beta was 0\.05 and is 0\.1"):
+        resume_ensemble(out)
 
 
 def test_tokens_alone_are_made_anew_when_they_were_not_finished(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import NamedTuple
 
 from meanfield_pde.errors import FileError, MeanFieldError
@@ -84,9 +85,10 @@ def run(
             return _go(problem, origin, folder, Found(), means)
         except (OSError, MeanFieldError) as error:
             if not checkpoint_files(folder):
-                # refused before anything was saved
+                # refused before there was anything to go on from; none of this was here before
                 with suppress(OSError):
                     (folder / PROBLEM).unlink(missing_ok=True)
+                rmtree(folder / SEGMENTS, ignore_errors=True)
                 _unmake(made)
             if isinstance(error, OSError):
                 raise _unwritable(folder, error) from None

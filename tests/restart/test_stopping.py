@@ -150,6 +150,20 @@ def test_a_run_that_fails_keeps_its_last_good_state(tmp_path: Path, monkeypatch:
     assert_same(on, solve(problem()))
 
 
+def test_a_run_whose_first_checkpoint_cannot_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, *_: object) -> None:
+        raise FileError(f"cannot write {path}: no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "write_checkpoint", full)
+        with pytest.raises(FileError, match="no room"):
+            run(problem(), tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+    assert run(problem(), tmp_path / "r").is_done
+
+
 def test_an_error_of_a_listener_leaves_the_state_saved(tmp_path: Path) -> None:
     def listener(moment: Moment) -> None:
         if moment.state.step == 7:

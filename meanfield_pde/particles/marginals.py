@@ -250,7 +250,10 @@ def classic_marginal(law: JiangShu | SinePower | Density, box: Grid) -> Marginal
         )
     if isinstance(law, SinePower):
         power = law.power
-        density: Function = lambda x: np.sin(2.0 * np.pi * (x - lower) / length) ** power  # noqa: E731
+
+        def density(x: FloatArray) -> FloatArray:
+            return np.asarray(np.sin(2.0 * np.pi * (x - lower) / length) ** power)
+
         return by_panels(density, lower, upper, 64 * power)
     function = law.function
     return by_panels(lambda x: evaluate(function, x[:, None]), lower, upper, PANELS)

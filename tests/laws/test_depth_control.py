@@ -149,7 +149,10 @@ def test_noise_split_from_attention_errs_by_the_tolerance_at_most() -> None:
 @pytest.mark.parametrize("noise", [None, "strang", "lie"])
 def test_steps_land_on_the_layers_without_slivers(noise: str | None) -> None:
     heat = None if noise is None else TokenNoise(LINE, 0.05, TOKENS[noise])
-    moving = lambda t: (1.0 + 4.0 * np.sin(7.0 * t) * np.exp(-LINE.faces(0) ** 2),)  # noqa: E731
+
+    def moving(t: float) -> tuple[np.ndarray, ...]:
+        return (1.0 + 4.0 * np.sin(7.0 * t) * np.exp(-LINE.faces(0) ** 2),)
+
     # splitting errs by order 1 with "lie": its steps are those of a tolerance that is not so small
     way = carrying(LINE, ErrorSteps(1e-3 if noise == "lie" else 1e-5), noise=heat, moving=moving)
     edges = np.array([0.0, 0.1, 0.13, 0.7])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import exp, pi, sin, sqrt, tan
+from typing import Any
 
 import numpy as np
 import pytest
@@ -271,10 +272,10 @@ def test_what_cannot_be_carried_is_refused() -> None:
         ("zalesak_disk", {"heads": 3}, "no heads"),
     ],
 )
-def test_problems_that_particles_do_not_solve_are_refused(name: str, more: dict[str, object], words: str) -> None:
+def test_problems_that_particles_do_not_solve_are_refused(name: str, more: dict[str, Any], words: str) -> None:
     problem, _ = library.get(name)
     with pytest.raises(MeanFieldError, match=words):
-        run_tokens(problem, 20, 2, **more)  # type: ignore[arg-type]
+        run_tokens(problem, 20, 2, **more)
 
 
 def test_heads_are_drawn_from_their_law_apart_from_the_tokens() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from importlib.resources import files
 from math import pi
+from typing import Any
 
 import numpy as np
 import pytest
 
 from meanfield_pde import library
 from meanfield_pde.measure import Measure
+from meanfield_pde.model.heads import HeadMatrices
 from meanfield_pde.particles.of_problem import particle_tokens
 from meanfield_pde.particles.tokens import ParticleTokens, carry
 from meanfield_pde.problem import Problem
@@ -21,9 +23,9 @@ def read(name: str) -> dict[str, np.ndarray]:
         return {key: arrays[key] for key in arrays.files}
 
 
-def stated(name: str, **more: object) -> tuple[Problem, ParticleTokens, dict[str, np.ndarray]]:
+def stated(name: str, **more: Any) -> tuple[Problem, ParticleTokens, dict[str, np.ndarray]]:
     problem, _ = library.get(f"torch_{name}")
-    return problem, particle_tokens(problem, **more), read(name)  # type: ignore[arg-type]
+    return problem, particle_tokens(problem, **more), read(name)
 
 
 @pytest.mark.parametrize(("name", "tolerance", "bound"), [("gauss1", 1e-12, 6e-13), ("line", 1e-12, 2e-13)])
@@ -65,7 +67,9 @@ def test_the_other_transpose_of_the_scores_is_seen() -> None:
     problem, _, data = stated("plane")
     assert problem.heads is not None
     scores, values = data["A"].transpose(0, 2, 1), data["W"]
-    ours = particle_tokens(problem).made[0].scores  # type: ignore[union-attr]
+    made = particle_tokens(problem).made[0]
+    assert isinstance(made, HeadMatrices)
+    ours = made.scores
     np.testing.assert_allclose(np.sort(ours.ravel()), np.sort(scores.ravel()), rtol=1e-14)
     for a, exact in ((scores, True), (data["A"], False)):
         theta = np.concatenate([values.reshape(12, 4), a.reshape(12, 4)], axis=1)

@@ -30,6 +30,43 @@ snapshots = 3
 every = 3
 checkpoint_every = 4
 """
+# tokens and heads that move each other
+COUPLED = """
+kind = "training"
+attention = "softmax"
+[tokens]
+lower = [-3.0]
+upper = [3.0]
+cells = [32]
+[heads]
+family = "scalar"
+lower = [-2.0, -2.0]
+upper = [2.0, 2.0]
+cells = [16, 15]
+initial = { law = "gaussian", mean = [0.2, 0.3], covariance = [[0.1, 0.0], [0.0, 0.1]] }
+[depth]
+T = 0.4
+layers = 2
+scheme = "linear5"
+[[sequences]]
+initial = { law = "gaussian", mean = [0.4], covariance = [[0.2]] }
+[[sequences]]
+initial = { law = "gaussian", mean = [-0.3], covariance = [[0.15]] }
+[objective]
+kind = "potential"
+potential = { kind = "polynomial", coefficients = [0.5, -1.0, 0.5] }
+[training]
+beta = 0.1
+weight_decay = 0.5
+ds = 0.02
+s_end = 1.6
+tolerance = 2e-3
+[output]
+times = [0.333, 0.7]
+snapshots = 4
+checkpoint_every = 3
+"""
+
 
 
 def problem(**changes: str) -> Problem:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numba.core.registry import CPUDispatcher
+from small_runs import COUPLED
 
 from meanfield_pde.equations import depth_layers, forward_backward
 from meanfield_pde.equations.grid_tokens import GridTokens
@@ -22,46 +23,14 @@ from meanfield_pde.problem_file import parse_problem
 from meanfield_pde.training.scheduler import Training
 from meanfield_pde.training.state import Moment
 
-TEXT = """
-kind = "training"
-attention = "softmax"
-[tokens]
-lower = [-3.0]
-upper = [3.0]
-cells = [24]
-[heads]
-family = "scalar"
-lower = [-2.0, -2.0]
-upper = [2.0, 2.0]
-cells = [10, 9]
-initial = { law = "gaussian", mean = [0.2, 0.3], covariance = [[0.1, 0.0], [0.0, 0.1]] }
-[depth]
-T = 0.4
-layers = 2
-shared = false
-scheme = "SCHEME"
-[[sequences]]
-initial = { law = "gaussian", mean = [0.4], covariance = [[0.2]] }
-[[sequences]]
-initial = { law = "gaussian", mean = [-0.3], covariance = [[0.15]] }
-[objective]
-kind = "potential"
-potential = { kind = "polynomial", coefficients = [0.5, -1.0, 0.5] }
-[training]
-beta = 0.1
-weight_decay = 0.5
-ds = 0.05
-s_end = 0.5
-control = "CONTROL"
-tolerance = 1e-2
-[output]
-checkpoint_every = 1
-"""
 pytestmark = pytest.mark.filterwarnings("ignore:.*touches the wall", "ignore:.*free energy rose")
 
 
 def problem(control: str = "fixed", scheme: str = "linear5") -> Problem:
-    return parse_problem(TEXT.replace("CONTROL", control).replace("SCHEME", scheme))
+    changes = ["tokens.cells=[24]", "heads.cells=[10, 9]", "depth.shared=false", f"depth.scheme='{scheme}'",
+               "training.ds=0.05", "training.s_end=0.5", f"training.control='{control}'", "training.tolerance=1e-2",
+               "output.times=[]", "output.snapshots=11", "output.checkpoint_every=1"]  # fmt: skip
+    return parse_problem(COUPLED, "not_finite.toml", changes)
 
 
 def spoil(values: np.ndarray, bad: float) -> np.ndarray:
@@ -179,8 +148,7 @@ initial = { law = "uniform", lower = [0.1], upper = [0.4] }
 
 
 def test_a_loss_that_overflows_on_the_box_is_refused_without_a_warning_before_any_step() -> None:
-    text = TEXT.replace("CONTROL", "fixed").replace("SCHEME", "linear5")
-    text = text.replace("coefficients = [0.5, -1.0, 0.5]", "coefficients = [0.5, 1e308, 1e308]")
+    text = COUPLED.replace("coefficients = [0.5, -1.0, 0.5]", "coefficients = [0.5, 1e308, 1e308]")
     with pytest.raises(MeanFieldError, match="every feature must be finite on the token box"):
         solve(parse_problem(text))
 

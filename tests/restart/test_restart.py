@@ -12,6 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from small_runs import COUPLED
 
 from meanfield_pde.errors import FileError, MeanFieldError
 from meanfield_pde.output.checkpoints import FOLDER as CHECKPOINTS
@@ -23,52 +24,13 @@ from meanfield_pde.problem import Problem
 from meanfield_pde.problem_file import load_problem, parse_problem
 from meanfield_pde.training.state import Moment
 
-TEXT = """
-kind = "training"
-attention = "softmax"
-[tokens]
-lower = [-3.0]
-upper = [3.0]
-cells = [32]
-[heads]
-family = "scalar"
-lower = [-2.0, -2.0]
-upper = [2.0, 2.0]
-cells = [10, 9]
-initial = { law = "gaussian", mean = [0.2, 0.3], covariance = [[0.1, 0.0], [0.0, 0.1]] }
-[depth]
-T = 0.4
-layers = 3
-shared = SHARED
-scheme = "linear5"
-[[sequences]]
-initial = { law = "gaussian", mean = [0.4], covariance = [[0.2]] }
-[[sequences]]
-initial = { law = "gaussian", mean = [-0.3], covariance = [[0.15]] }
-[objective]
-kind = "potential"
-potential = { kind = "polynomial", coefficients = [0.5, -1.0, 0.5] }
-[training]
-beta = 0.1
-weight_decay = 0.5
-ds = 0.05
-s_end = 1.0
-splitting = "SPLITTING"
-order = ORDER
-control = "CONTROL"
-tolerance = 1e-2
-[output]
-times = [TIMES]
-snapshots = 2
-checkpoint_every = 3
-"""
-
 
 def problem(splitting: str = "gibbs", control: str = "fixed", shared: bool = True, s_end: float = 1.0) -> Problem:
-    text = TEXT.replace("SPLITTING", splitting).replace("CONTROL", control).replace("SHARED", str(shared).lower())
-    text = text.replace("TIMES", "0.5" if s_end >= 0.5 else "")
-    text = text.replace("ORDER", "1" if splitting == "lie" else "2").replace("s_end = 1.0", f"s_end = {s_end}")
-    return parse_problem(text, "restart.toml")
+    changes = ["heads.cells=[10, 9]", "depth.layers=3", f"depth.shared={str(shared).lower()}", "training.ds=0.05",
+               f"training.s_end={s_end}", f"training.splitting='{splitting}'", f"training.control='{control}'",
+               f"training.order={1 if splitting == 'lie' else 2}", "training.tolerance=1e-2",
+               f"output.times={[0.5] if s_end >= 0.5 else []}", "output.snapshots=2"]  # fmt: skip
+    return parse_problem(COUPLED, "restart.toml", changes)
 
 
 def assert_same(a: Solution, b: Solution) -> None:

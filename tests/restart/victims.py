@@ -12,6 +12,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from small_runs import COUPLED
 
 from meanfield_pde.errors import FileError
 from meanfield_pde.output.run import resume, run
@@ -20,43 +21,6 @@ from meanfield_pde.problem_file import dump_problem, parse_problem
 
 SPLITTINGS = ("gibbs", "lie", "strang", [["diffusion", 0.5], ["drift", 1.0], ["diffusion", 0.5]])
 CONTROLS = ("fixed", "error", "energy")
-TEXT = """
-kind = "training"
-attention = "softmax"
-[tokens]
-lower = [-3.0]
-upper = [3.0]
-cells = [32]
-[heads]
-family = "scalar"
-lower = [-2.0, -2.0]
-upper = [2.0, 2.0]
-cells = [16, 15]
-initial = { law = "gaussian", mean = [0.2, 0.3], covariance = [[0.1, 0.0], [0.0, 0.1]] }
-[depth]
-T = 0.4
-layers = 2
-scheme = "linear5"
-[[sequences]]
-initial = { law = "gaussian", mean = [0.4], covariance = [[0.2]] }
-[[sequences]]
-initial = { law = "gaussian", mean = [-0.3], covariance = [[0.15]] }
-[objective]
-kind = "potential"
-potential = { kind = "polynomial", coefficients = [0.5, -1.0, 0.5] }
-[training]
-beta = 0.1
-weight_decay = 0.5
-ds = 0.02
-s_end = 1.6
-tolerance = 2e-3
-[output]
-times = [0.333, 0.7]
-snapshots = 4
-checkpoint_every = 3
-"""
-
-
 @dataclass
 class Tally:
     """What happened, and what was found wrong."""
@@ -78,7 +42,7 @@ def problem_text(splitting: Any = "gibbs", control: str = "fixed", shared: bool 
     changes = [f"training.splitting={splitting!r}", f"training.control={control!r}", f"training.order={order}",
                f"depth.shared={str(shared).lower()}", f"training.s_end={end}",
                *(["output.times=[0.033]"] if end < 0.7 else [])]  # fmt: skip
-    return dump_problem(parse_problem(TEXT, "torture", changes))
+    return dump_problem(parse_problem(COUPLED, "torture", changes))
 
 
 def begin(text: str, folder: Path) -> None:

@@ -19,6 +19,7 @@ from meanfield_pde.problem_checks import (
 from meanfield_pde.problem_depth import check_depth
 from meanfield_pde.problem_drift import check_drift
 from meanfield_pde.problem_objective import check_objective, check_potential, check_rings, check_sequences
+from meanfield_pde.problem_particles import check_particles
 from meanfield_pde.problem_queries import check_queries
 from meanfield_pde.problem_sections import (
     DataFile,
@@ -28,6 +29,7 @@ from meanfield_pde.problem_sections import (
     Heads,
     Objective,
     Output,
+    Particles,
     Potential,
     QueryTerm,
     Sequence,
@@ -48,6 +50,7 @@ __all__ = [
     "Heads",
     "Objective",
     "Output",
+    "Particles",
     "Potential",
     "Problem",
     "QueryTerm",
@@ -86,6 +89,7 @@ class Problem:
     shallow: Shallow | None = None
     data: DataFile | TwoGaussians | None = None
     training: Training | None = None
+    particles: Particles | None = None
     output: Output = field(default_factory=Output)
     base: str = field(default=".", compare=False, metadata={"toml": False})
 
@@ -102,7 +106,7 @@ def validate(problem: Problem) -> None:
     integer(problem.seed, "seed", 0)
     check_attention(problem.attention, problem.window)
     present = {name for name in ("attention", "tokens", "heads", "depth", "objective", "potential", "shallow", "data",
-                                "training")
+                                "training", "particles")
              if getattr(problem, name) is not None}  # fmt: skip
     if problem.sequences:
         present.add("sequences")
@@ -117,6 +121,8 @@ def validate(problem: Problem) -> None:
         check_depth(problem.depth)
     if problem.training is not None:
         check_training(problem.training)
+    if problem.particles is not None:
+        check_particles(problem.particles, problem.tokens, problem.heads, problem.depth)
     if problem.tokens is not None:
         dim = len(problem.tokens.cells)
         if problem.objective is not None:

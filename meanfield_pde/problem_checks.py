@@ -21,8 +21,8 @@ REQUIRED = {
     "shallow": ("attention", "heads", "training"),
 }
 ALLOWED = {
-    "training": REQUIRED["training"],
-    "tokens": ("attention", "tokens", "heads", "depth", "sequences", "objective"),
+    "training": (*REQUIRED["training"], "particles"),
+    "tokens": ("attention", "tokens", "heads", "depth", "sequences", "objective", "particles"),
     "fokker-planck": REQUIRED["fokker-planck"],
     "shallow": (*REQUIRED["shallow"], "tokens", "sequences", "shallow", "data"),
 }

@@ -238,6 +238,24 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True)
+class Particles:
+    """Finitely many tokens and heads, as a particle code has them, in place of their laws.
+
+    Meaning: ``tokens`` a sequence and ``heads``, drawn by ``sampling`` and ``head_sampling``; tokens take ``layers``
+    steps in depth (those of [depth] if left out) by an ``integrator``. None is what is not declared. ``sides`` are what
+    a run takes as particles: "tokens", "heads", both, or by default none.
+    """
+
+    tokens: int | None = None
+    heads: int | None = None
+    layers: int | None = None
+    integrator: str | None = None
+    sampling: str = "iid"
+    head_sampling: str = "iid"
+    sides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """What is kept: exact ``times``, a history row each ``every`` steps, snapshots, checkpoints.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError, nearest
+from meanfield_pde.problem_particles import INTEGRATORS, RENORMALISED, RUNGE_KUTTA
 
 Rate = Callable[[FloatArray, float], FloatArray]
 
@@ -44,16 +45,13 @@ METHODS = {
     "heun": RungeKutta(2, ((), (1.0,)), (0.5, 0.5)),
     "rk4": RungeKutta(4, ((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6)),
 }
-# order 1: x + dt (the part of V along the circle), or x + dt V, over its length
-BACK = ("renormalised", "renormalised-whole")
-INTEGRATORS = (*METHODS, *BACK)
 
 
 def check_integrator(name: str, circle: bool) -> None:
     """Refuse unknown integrators, and those of the circle elsewhere."""
-    allowed = INTEGRATORS if circle else tuple(METHODS)
+    allowed = INTEGRATORS if circle else RUNGE_KUTTA
     if name not in allowed:
-        hint = " lives on the circle; allowed: " + ", ".join(allowed) if name in BACK else (
+        hint = " lives on the circle; allowed: " + ", ".join(allowed) if name in RENORMALISED else (
             f" is not known; {nearest(str(name), allowed)}"
         )  # fmt: skip
         raise MeanFieldError(f"integrator = {name!r}{hint}")

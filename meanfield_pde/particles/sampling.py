@@ -15,9 +15,9 @@ from meanfield_pde.law_rings import RingLaw
 from meanfield_pde.laws import Atoms, Density, Gaussian, Law, Mixture, Samples, Uniform, check_law
 from meanfield_pde.measure import Measure
 from meanfield_pde.particles.marginals import Cloud, Marginal, classic_marginal, cloud_marginal, marginal, mixture
+from meanfield_pde.problem_particles import ON_ONE_AXIS, SAMPLINGS
 from meanfield_pde.sample_files import read_samples
 
-WAYS = ("iid", "stratified", "quantile", "sobol")
 Leaf = Gaussian | Uniform | RingLaw | Cloud | ClassicLaw | Density
 # uniform numbers stay this far from 0 and 1
 EDGE = 2.0**-54
@@ -41,7 +41,7 @@ def sample(
     _check(law, count, box, way)
     leaves = parts(law, base, box.dim)
     rng = np.random.default_rng(seed)
-    if way in ("stratified", "quantile"):
+    if way in ON_ONE_AXIS:
         if box.dim > 1:
             raise MeanFieldError(f"sampling = '{way}' is for one axis, not {box.dim}: take 'sobol' or 'iid'")
         within = rng.random(count) if way == "stratified" else 0.5
@@ -112,8 +112,8 @@ def parts(law: Law, base: Path, dim: int) -> list[tuple[float, Leaf]]:
 
 def _check(law: Law, count: int, box: Grid, way: str) -> None:
     check_law(law, box.dim)
-    if way not in WAYS:
-        raise MeanFieldError(f"sampling = {way!r} is not known; {nearest(str(way), WAYS)}")
+    if way not in SAMPLINGS:
+        raise MeanFieldError(f"sampling = {way!r} is not known; {nearest(str(way), SAMPLINGS)}")
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
         raise MeanFieldError(f"{count!r} tokens cannot be drawn: take an integer of at least 1")
 

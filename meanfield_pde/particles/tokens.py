@@ -15,10 +15,11 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
 from meanfield_pde.model.heads import HeadFunction, HeadMatrices
 from meanfield_pde.model.perceptron import Perceptrons, heads_at
-from meanfield_pde.particles.integrators import BACK, METHODS, back_step, check_integrator
+from meanfield_pde.particles.integrators import METHODS, back_step, check_integrator
 from meanfield_pde.particles.sampling import wrapped
 from meanfield_pde.particles.table import line_velocity
 from meanfield_pde.particles.velocity import attention_velocity, check_attention, perceptron_velocity
+from meanfield_pde.problem_particles import RENORMALISED
 
 WAYS = ("auto", "direct", "table")
 CIRCLE = Grid((-pi,), (pi,), (3,), (True,))
@@ -191,7 +192,7 @@ class _Walk:
 
     def step(self, integrator: str, x: FloatArray, t: float, dt: float) -> FloatArray:
         """One layer."""
-        if integrator not in BACK:
+        if integrator not in RENORMALISED:
             return METHODS[integrator].step(self.rate, x, t, dt)
         along, outward = self.in_plane(x, t)
         whole = integrator == "renormalised-whole"

@@ -22,6 +22,7 @@ from meanfield_pde.problem import (
     Heads,
     Objective,
     Output,
+    Particles,
     Potential,
     Problem,
     QueryTerm,
@@ -57,6 +58,7 @@ SECTIONS: dict[str, type] = {
     "[data]": DataFile,
     "[data] of two Gaussians": TwoGaussians,
     "[training]": Training,
+    "[particles]": Particles,
     "[output]": Output,
 }
 

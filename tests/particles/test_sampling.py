@@ -27,7 +27,8 @@ from meanfield_pde.laws import (
     WrappedCauchy,
     cell_averages,
 )
-from meanfield_pde.particles.sampling import WAYS, sample, support
+from meanfield_pde.particles.sampling import sample, support
+from meanfield_pde.problem_particles import SAMPLINGS
 
 LINE = Grid((-6.0,), (6.0,), (960,), (False,))
 RING = Grid((-pi,), (pi,), (720,), (True,))
@@ -93,7 +94,7 @@ def test_quantiles_are_exact_to_rounding(name: str, density: object) -> None:
 
 
 @pytest.mark.parametrize("name", LINES)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SAMPLINGS)
 def test_every_way_draws_from_the_law(name: str, way: str) -> None:
     law, grid = LINES[name]
     n = 1500
@@ -144,7 +145,7 @@ def test_laws_in_the_plane_are_drawn_with_their_correlations(law: Law, grid: Gri
             assert found == pytest.approx(wanted, abs=size + 2e-3)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SAMPLINGS)
 def test_atoms_are_drawn_by_their_weights(way: str) -> None:
     inner = Mixture((4.0, 2.0), (Atoms(((-1.0,),)), Atoms(((0.5,),))))
     law = Mixture((3.0, 1.0), (inner, Gaussian((40.0,), ((1e-4,),))))

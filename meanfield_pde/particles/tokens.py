@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import pi
 
@@ -27,6 +28,8 @@ CIRCLE = Grid((-pi,), (pi,), (3,), (True,))
 # tokens from which on `auto` takes the table: it costs about 64 keys and a check
 FEW = 200
 TOLERANCE = 1e-10
+Field = Callable[[FloatArray, FloatArray, int, FloatArray], tuple[FloatArray, float]]
+"""Points (n, d), masses (n,), part of the depth, points at the first stage of the layer -> V (n, d), table error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +127,14 @@ def carry(
     layers: int,
     integrator: str = "euler",
     times: tuple[float, ...] | None = None,
+    field: Field | None = None,
 ) -> Trajectory:
     """Tokens carried from depth 0 to T through equal layers of one step each; `euler` is the residual network.
 
     Meaning: ``integrator`` is `euler`, `midpoint` or `heun` (order 2), `rk4`, or on the circle `renormalised`
     (x + dt (the part of V along the circle), over its length) and `renormalised-whole` (x + dt V, over its length), of
     order 1. ``times`` are layer edges, by default 0 and T. Tokens of weight 0 are carried along and not attended to.
+    ``field`` takes the place of the velocity of the heads (`alternatives`); the drift is added to either.
     Raises: MeanFieldError for times between layers or tokens that do not fit, NotFiniteError when tokens run away.
     """
     check_integrator(integrator, tokens.circle)
@@ -141,7 +146,7 @@ def carry(
     wanted = ((0.0, T) if T > 0.0 else (0.0,)) if times is None else times
     edges = _edges(wanted, T, layers)
     masses = start.weights
-    walk = _Walk(tokens, masses)
+    walk = _Walk(tokens, masses, field)
     x, kept = start.points.copy(), {}
     # the sums of BLAS depend on the number of its threads
     with threadpool_limits(limits=1, user_api="blas"):
@@ -162,12 +167,17 @@ def carry(
 class _Walk:
     """The rate of the tokens, with the part of the depth it is in and the largest table error seen so far."""
 
-    def __init__(self, tokens: ParticleTokens, masses: FloatArray) -> None:
-        self.tokens, self.masses, self.part = tokens, masses, 0
+    def __init__(self, tokens: ParticleTokens, masses: FloatArray, field: Field | None) -> None:
+        self.tokens, self.masses, self.part, self.field = tokens, masses, 0, field
+        self.first: FloatArray | None = None
         self.error: float | None = 0.0 if tokens.has_table and tokens.way != "direct" and tokens.heads else None
 
     def _field(self, points: FloatArray) -> FloatArray:
-        found, error = self.tokens.field(points, self.masses, self.part, points)
+        self.first = points if self.first is None else self.first
+        if self.field is None:
+            found, error = self.tokens.field(points, self.masses, self.part, points)
+        else:
+            found, error = self.field(points, self.masses, self.part, self.first)
         if self.error is not None:
             self.error = max(self.error, error)
         return found
@@ -192,6 +202,7 @@ class _Walk:
 
     def step(self, integrator: str, x: FloatArray, t: float, dt: float) -> FloatArray:
         """One layer."""
+        self.first = None
         if integrator not in RENORMALISED:
             return METHODS[integrator].step(self.rate, x, t, dt)
         along, outward = self.in_plane(x, t)

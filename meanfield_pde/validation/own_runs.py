@@ -1,0 +1,95 @@
+"""Our own particles in the place of the foreign code: as many tokens, layers and the same integrator, drawn anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
+from meanfield_pde.measure import Measure
+from meanfield_pde.particles.of_problem import initial_tokens, particle_tokens
+from meanfield_pde.particles.tokens import ParticleTokens, Trajectory, carry
+from meanfield_pde.problem import Problem, given
+from meanfield_pde.validation.observables import Observables
+
+# keeps the seeds of our runs apart from those that people give
+STREAM = 0x6D65616E
+# tokens on which two motions are compared, the same for both
+PAIRED_TOKENS = 1024
+
+Said = Callable[[int, int], None]
+"""Called with how many runs are done, and of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParticleCode:
+    """How a particle code draws its tokens, and its heads where the problem has a law of them, and carries them."""
+
+    count: int
+    layers: int
+    integrator: str
+    sampling: str = "iid"
+    heads: int | None = None
+
+
+def own_run(problem: Problem, code: ParticleCode, times: FloatArray, seed: int) -> Trajectory:
+    """One run: tokens, and heads where they are a law, are drawn by the seed."""
+    start = initial_tokens(problem, code.count, seed=seed, sampling=code.sampling)
+    return carried(problem, particle_tokens(problem, code.heads, seed=seed), code, start, times)
+
+
+def carried(
+    problem: Problem, model: ParticleTokens, code: ParticleCode, start: Measure, times: FloatArray
+) -> Trajectory:
+    """Tokens carried as the code does."""
+    T = given(problem.depth, "depth").T
+    return carry(model, start, T, code.layers, code.integrator, tuple(times.tolist()))
+
+
+def own_runs(
+    problem: Problem,
+    code: ParticleCode,
+    observed: Observables,
+    runs: int,
+    *,
+    stream: int = STREAM,
+    threads: int = 1,
+    said: Said | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Statistics (runs, m, S) and distances (runs, m, D) of so many independent runs of our own.
+
+    Meaning: the seeds are made of that of the problem and ``stream``, so the same runs come back each time.
+    """
+    seeds = np.random.SeedSequence([problem.seed, stream]).generate_state(runs, np.uint64)
+
+    def one(seed: int) -> tuple[FloatArray, FloatArray]:
+        return observed.read(own_run(problem, code, observed.times, seed).x)
+
+    with ThreadPoolExecutor(threads) as pool:
+        tasks = [pool.submit(one, int(seed)) for seed in seeds]
+        for done, _ in enumerate(as_completed(tasks), start=1):
+            if said is not None:
+                said(done, runs)
+    rows = [task.result() for task in tasks]
+    return np.array([smooth for smooth, _ in rows]), np.array([far for _, far in rows])
+
+
+def paired_tokens(problem: Problem, code: ParticleCode) -> Measure:
+    """Quasi-random tokens on which two motions are compared."""
+    return initial_tokens(problem, min(PAIRED_TOKENS, code.count), seed=STREAM, sampling="sobol")
+
+
+def layer_error(problem: Problem, code: ParticleCode, observed: Observables) -> FloatArray:
+    """What finitely many layers change the statistics by, (m, S): the code's integrator minus rk4, on the same tokens.
+
+    Meaning: for rk4 itself, minus rk4 with twice the layers.
+    """
+    T, at = given(problem.depth, "depth").T, tuple(observed.times.tolist())
+    model, start = particle_tokens(problem, code.heads, seed=STREAM), paired_tokens(problem, code)
+    fine = 2 * code.layers if code.integrator == "rk4" else code.layers
+    exact = carry(model, start, T, fine, "rk4", at)
+    coarse = carried(problem, model, code, start, observed.times)
+    return observed.smooth(coarse.x) - observed.smooth(exact.x)

@@ -54,20 +54,21 @@ def by_rank(scores: FloatArray) -> Family:
 
 @dataclass(frozen=True, slots=True)
 class NormalMaximum:
-    """The law of max_j |Z_j| for normal Z of a given correlation, by fixed draws (n, K)."""
+    """The law of max_j |Z_j| for normal Z of a given correlation: fixed draws (n, K), their maxima sorted (n,)."""
 
     draws: FloatArray
+    largest: FloatArray
 
     def adjusted(self, z: FloatArray) -> Family:
         """The family of z (K,); far out, where few draws are, by the union bound K P(|Z| ≥ |z|), never too small."""
-        largest = np.sort(np.abs(self.draws).max(axis=1))
-        beyond = len(largest) - np.searchsorted(largest, np.abs(z))
+        n = len(self.largest)
+        beyond = n - np.searchsorted(self.largest, np.abs(z))
         union = np.minimum(1.0, len(z) * 2.0 * ndtr(-np.abs(z)))
-        return Family(np.where(beyond >= FEW, beyond / len(largest), np.minimum(union, FEW / len(largest))))
+        return Family(np.where(beyond >= FEW, beyond / n, np.minimum(union, FEW / n)))
 
     def critical(self, level: float) -> float:
         """c with P(max |Z| > c) = level."""
-        return float(np.quantile(np.abs(self.draws).max(axis=1), 1.0 - level))
+        return float(np.quantile(self.largest, 1.0 - level))
 
     def power(self, shift: FloatArray, level: float) -> float:
         """P(max |Z + shift| > c): how often a fault that shifts the statistics by so many deviations is seen."""
@@ -95,4 +96,5 @@ def normal_maximum(covariance: FloatArray) -> NormalMaximum:
     values, vectors = np.linalg.eigh(covariance / np.outer(safe, safe))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     normal = np.random.default_rng(SEED).standard_normal((DRAWS, len(scale)))
-    return NormalMaximum(normal @ root.T)
+    draws = normal @ root.T
+    return NormalMaximum(draws, np.sort(np.abs(draws).max(axis=1)))

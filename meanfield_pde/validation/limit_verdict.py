@@ -11,7 +11,7 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.particles.tokens import edges_of
 from meanfield_pde.problem import Problem, given
 from meanfield_pde.validation.central_limit import central_limit
-from meanfield_pde.validation.family import Family, by_rank, normal_maximum, two_sided, upper
+from meanfield_pde.validation.family import Family, NormalMaximum, by_rank, normal_maximum, two_sided, upper
 from meanfield_pde.validation.limit_law import check_one_law, grid_error, limit_law
 from meanfield_pde.validation.observables import Observables, observables
 from meanfield_pde.validation.own_runs import STREAM, ParticleCode, Said, layer_error, own_runs
@@ -88,7 +88,8 @@ class Noise:
     Shapes: predicted, layer, deviations (m, S), holds (m, S), covariance (k, k), smooth (own, m, S), distances
     (own, m, D).
     Meaning: ``holds`` says where the central limit gives the deviation; elsewhere own runs do. ``covariance`` is that
-    of the statistics at ``judged`` (k,), places in the flat (m, S): where it holds, or all if it holds nowhere.
+    of the statistics at ``judged`` (k,), places in the flat (m, S): where it holds, or all if it holds nowhere, and
+    ``maximum`` the law of the largest of them.
     """
 
     observed: Observables
@@ -99,6 +100,7 @@ class Noise:
     holds: BoolArray
     judged: IntArray
     covariance: FloatArray
+    maximum: NormalMaximum
     smooth: FloatArray
     distances: FloatArray
 
@@ -150,8 +152,8 @@ def noise_of(
         if holds.any():
             judged = np.flatnonzero(holds)
             covariance = limit.covariance[np.ix_(judged, judged)] / (code.count * runs)
-    error = grid_error(problem, law, observed.statistics)
-    return Noise(observed, predicted, layer, error, deviations, holds, judged, covariance, smooth, far)
+    error, maximum = grid_error(problem, law, observed.statistics), normal_maximum(covariance)
+    return Noise(observed, predicted, layer, error, deviations, holds, judged, covariance, maximum, smooth, far)
 
 
 def _grouped(smooth: FloatArray, far: FloatArray, runs: int, stream: int) -> tuple[FloatArray, FloatArray]:
@@ -183,7 +185,7 @@ def limit_verdict(noise: Noise, code: ParticleCode, snapshots: FloatArray, level
         axis=1,
     )
     family = by_rank(scores)
-    by_clt = normal_maximum(noise.covariance).adjusted(z[0].ravel()[noise.judged]) if noise.holds.any() else None
+    by_clt = noise.maximum.adjusted(z[0].ravel()[noise.judged]) if noise.holds.any() else None
     return LimitVerdict(
         family.p > level,
         level,

@@ -14,11 +14,11 @@ import numpy as np
 from meanfield_pde.kernels._jit import jit, jit_sum
 from meanfield_pde.kernels.log_laplace import UNDERFLOW
 
-_LOG2E = 1.4426950408889634
+LOG2E = 1.4426950408889634
 _LN2 = 0.6931471805599453
 # adding 1.5 * 2**52 rounds to an integer and leaves it in the low bits
 _MAGIC = 6755399441055744.0
-_SMALLEST = -1021.0
+SMALLEST = -1021.0
 # points that stay in the nearest cache, and keys that share one reading of them
 BLOCK, KEYS = 1024, 16
 
@@ -77,18 +77,30 @@ def _any_block(key, y_t, tilt, start, top, power, out):
     out[:] = -top
     if tilt.shape[0] > 0:
         for j in range(n):
-            out[j] += _LOG2E * tilt[start + j]
+            out[j] += LOG2E * tilt[start + j]
     for c in range(y_t.shape[0]):
         row = y_t[c, start : start + n]
         z = key[c]
         for j in range(n):
             out[j] += z * row[j]
     for j in range(n):
-        s = max(min(out[j], 0.0), _SMALLEST)
+        s = max(min(out[j], 0.0), SMALLEST)
         shifted = s + _MAGIC
         out[j] = _power(s - (shifted - _MAGIC))
         power[j] = shifted
     _scaled(out, power)
+
+
+@jit
+def block_powers(key, y_t, tilt, start, top, near, power, e):
+    """e = 2^{score - top} of the points of one block from ``start`` on; ``near`` says that none is cut to 2^-1021."""
+    d, stop = y_t.shape[0], start + e.shape[0]
+    if near and d == 1:
+        _line_block(key[0], y_t[0, start:stop], top, power, e)
+    elif near and d == 2:
+        _plane_block(key[0], y_t[0, start:stop], key[1], y_t[1, start:stop], top, power, e)
+    else:
+        _any_block(key, y_t, tilt, start, top, power, e)
 
 
 @jit_sum
@@ -122,12 +134,12 @@ def _three_sums(e, a, b, c):
 
 
 @jit
-def _top_score(key, y_t, w, tilt):
+def top_score(key, y_t, w, tilt):
     """Largest score, in powers of 2, of a point of positive weight."""
     top = -np.inf
     for j in range(w.shape[0]):
         if w[j] > 0.0:
-            score = _LOG2E * tilt[j] if tilt.shape[0] > 0 else 0.0
+            score = LOG2E * tilt[j] if tilt.shape[0] > 0 else 0.0
             for c in range(y_t.shape[0]):
                 score += key[c] * y_t[c, j]
             top = max(top, score)
@@ -139,12 +151,7 @@ def _add_block(key, y_t, w, moment, tilt, start, size, top, near, power, e, sums
     """Adds one block of points to the partition sum and first moments of a key."""
     d = y_t.shape[0]
     stop = start + size
-    if near and d == 1:
-        _line_block(key[0], y_t[0, start:stop], top, power[:size], e[:size])
-    elif near and d == 2:
-        _plane_block(key[0], y_t[0, start:stop], key[1], y_t[1, start:stop], top, power[:size], e[:size])
-    else:
-        _any_block(key, y_t, tilt, start, top, power[:size], e[:size])
+    block_powers(key, y_t, tilt, start, top, near, power[:size], e[:size])
     if d == 1:
         total, first = _two_sums(e[:size], w[start:stop], moment[0, start:stop])
     else:
@@ -167,7 +174,7 @@ def token_means(keys, y_t, w, tilt, means, log_z):
     d, n = y_t.shape
     moment = y_t * w
     # scores are powers of 2 from here on: a rounded key is a key next to it
-    scaled = keys * _LOG2E
+    scaled = keys * LOG2E
     power, e = np.empty(BLOCK), np.empty(BLOCK)
     sums, tops, near = np.empty((KEYS, d + 1)), np.empty(KEYS), np.empty(KEYS, dtype=np.bool_)
     low, high = np.empty(d), np.empty(d)
@@ -179,21 +186,21 @@ def token_means(keys, y_t, w, tilt, means, log_z):
         for k in range(count):
             key = scaled[begin + k]
             if tilt.shape[0] > 0:
-                tops[k], near[k] = _top_score(key, y_t, w, tilt), False
+                tops[k], near[k] = top_score(key, y_t, w, tilt), False
                 continue
             top, span = 0.0, 0.0
             for c in range(d):
                 top += max(key[c] * low[c], key[c] * high[c])
                 span += abs(key[c]) * (high[c] - low[c])
             # whole, so that it goes into the number that rounds without loss
-            tops[k], near[k] = np.ceil(top), span + 1.0 < -_SMALLEST
+            tops[k], near[k] = np.ceil(top), span + 1.0 < -SMALLEST
         for start in range(0, n, BLOCK):
             size = min(BLOCK, n - start)
             for k in range(count):
                 _add_block(scaled[begin + k], y_t, w, moment, tilt, start, size, tops[k], near[k], power, e, sums[k])
         for k in range(count):
             if not sums[k, 0] > UNDERFLOW:
-                tops[k] = _top_score(scaled[begin + k], y_t, w, tilt)
+                tops[k] = top_score(scaled[begin + k], y_t, w, tilt)
                 sums[k] = 0.0
                 for start in range(0, n, BLOCK):
                     size = min(BLOCK, n - start)

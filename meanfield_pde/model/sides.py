@@ -53,12 +53,14 @@ class TokenReport:
 class FirstVariation:
     """The loss at a law of heads and its first variation.
 
-    Shapes: potential (layers, K), δL/δrho at every head; of the layer alone when heads are layerwise.
+    Shapes: potential (layers, K), δL/δrho at every head; of the layer alone when heads are layerwise;
+    gradient (layers, K, q) its derivative by theta there, for heads that are points and move; None where they do not.
     """
 
     loss: float
     potential: FloatArray
     report: TokenReport
+    gradient: FloatArray | None = None
 
 
 class TokenSide(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.problem_checks import (
     KINDS,
     check_acts,
@@ -19,7 +20,7 @@ from meanfield_pde.problem_checks import (
 from meanfield_pde.problem_depth import check_depth
 from meanfield_pde.problem_drift import check_drift
 from meanfield_pde.problem_objective import check_objective, check_potential, check_rings, check_sequences
-from meanfield_pde.problem_particles import check_particles
+from meanfield_pde.problem_particles import check_head_side, check_particles, check_token_side
 from meanfield_pde.problem_queries import check_queries
 from meanfield_pde.problem_sections import (
     DataFile,
@@ -96,6 +97,11 @@ class Problem:
     def __post_init__(self) -> None:
         validate(self)
 
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """What a run takes as particles: tokens, heads, both or neither."""
+        return () if self.particles is None else self.particles.sides
+
 
 def validate(problem: Problem) -> None:
     """Refuse a problem that cannot be solved as it says.
@@ -134,7 +140,24 @@ def validate(problem: Problem) -> None:
         check_shallow(
             problem.attention, problem.tokens, problem.sequences, problem.heads, problem.shallow, problem.data
         )
+    _check_sides(problem)
     if problem.potential is not None and problem.heads is not None:
         check_potential(problem.potential, problem.heads.grid())
     end = problem.training.s_end if problem.training is not None else problem.depth.T if problem.depth else 0.0
     check_output(problem.output, end, "training.s_end" if problem.training is not None else "depth.T")
+
+
+def _check_sides(problem: Problem) -> None:
+    """Refuse particles in place of laws where a run cannot take them."""
+    particles = problem.particles
+    if particles is None or not particles.sides:
+        return
+    if problem.kind != "training":
+        raise MeanFieldError(
+            f"particles.sides = {list(particles.sides)} is for kind = 'training', not '{problem.kind}': leave it out"
+        )
+    tokens, depth, objective = (given(getattr(problem, name), name) for name in ("tokens", "depth", "objective"))
+    if "tokens" in particles.sides:
+        check_token_side(particles, problem.attention, tokens, depth, objective, problem.sequences)
+    if "heads" in particles.sides:
+        check_head_side(given(problem.training, "training"), given(problem.heads, "heads"), problem.seed)

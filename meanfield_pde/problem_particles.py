@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.problem_checks import integer, one_of
-from meanfield_pde.problem_sections import Depth, Heads, Particles, Tokens
+from meanfield_pde.problem_sections import (
+    Depth,
+    Heads,
+    Objective,
+    Particles,
+    Sequence,
+    SequenceFile,
+    Tokens,
+    Training,
+    given,
+)
 
 # explicit Runge-Kutta methods; on the unit circle also steps that leave it and come back
 RUNGE_KUTTA = ("euler", "midpoint", "heun", "rk4")
@@ -13,6 +23,9 @@ INTEGRATORS = (*RUNGE_KUTTA, *RENORMALISED)
 SAMPLINGS = ("iid", "stratified", "quantile", "sobol")
 ON_ONE_AXIS = ("stratified", "quantile")
 SIDES = ("tokens", "heads")
+# losses and features of final tokens that have a derivative by each of them
+TOKEN_LOSSES = ("potential", "regression", "cross-entropy")
+TOKEN_FEATURES = ("polynomial", "bump")
 
 
 def check_particles(particles: Particles, tokens: Tokens | None, heads: Heads | None, depth: Depth | None) -> None:
@@ -55,3 +68,77 @@ def _check_integrator(particles: Particles, tokens: Tokens | None) -> None:
             f"particles.integrator = '{particles.integrator}' is for tokens on the circle: take one of "
             f"{', '.join(RUNGE_KUTTA)}"
         )
+
+
+def check_token_side(
+    particles: Particles,
+    attention: str | None,
+    tokens: Tokens,
+    depth: Depth,
+    objective: Objective,
+    sequences: tuple[Sequence | SequenceFile, ...],
+) -> None:
+    """Refuse what the tokens of a training run as particles do not have. Raises: MeanFieldError naming the key."""
+
+    def refuse(what: str, remedy: str) -> None:
+        raise MeanFieldError(f"particles.sides has 'tokens', and {what} is not covered for them: {remedy}")
+
+    if attention != "softmax":
+        refuse(f"attention = '{attention}'", "take attention = 'softmax'")
+    if any(tokens.periodic):
+        refuse("a periodic axis of tokens", "take walls, or remove 'tokens' from particles.sides")
+    if tokens.noise > 0.0:
+        refuse(f"tokens.noise = {tokens.noise:g}", "set it to 0")
+    if tokens.drift.flow is not None:
+        refuse("tokens.drift.flow", "take constant and leak alone")
+    check_final_loss(objective)
+    for k, entry in enumerate(sequences):
+        if isinstance(entry, SequenceFile):
+            refuse(f"sequences[{k}], a file of many laws,", "give each law as a sequence of its own")
+        elif entry.queries:
+            refuse(f"sequences[{k}].queries", "remove them")
+    layers = depth.layers if particles.layers is None else particles.layers
+    if not depth.shared and layers % depth.layers:
+        raise MeanFieldError(
+            f"particles.layers = {layers} does not share the heads of depth.layers = {depth.layers} evenly: "
+            "take a multiple"
+        )
+
+
+def check_final_loss(objective: Objective) -> None:
+    """Refuse a loss that has no derivative by each of finitely many tokens. Raises: MeanFieldError naming the key."""
+    if objective.kind not in TOKEN_LOSSES:
+        raise MeanFieldError(
+            f"objective.kind = '{objective.kind}' is not covered for tokens as particles: allowed: "
+            f"{', '.join(TOKEN_LOSSES)}"
+        )
+    if objective.query is not None:
+        raise MeanFieldError("objective.query is not covered for tokens as particles: remove it")
+    single = objective.kind == "potential"
+    for feature in (given(objective.potential, "objective.potential"),) if single else objective.features:
+        if feature.kind not in TOKEN_FEATURES:
+            raise MeanFieldError(
+                f"a feature of kind '{feature.kind}' is not covered for tokens as particles: allowed: "
+                f"{', '.join(TOKEN_FEATURES)}"
+            )
+
+
+def check_head_side(training: Training, heads: Heads, seed: int) -> None:
+    """Refuse what heads that move by noisy gradient descent do not have. Raises: MeanFieldError naming the key."""
+    for key, value, allowed in (
+        ("order", training.order, 1),
+        ("control", training.control, "fixed"),
+        ("splitting", training.splitting, "gibbs"),
+        ("flow", training.flow, None),
+        ("rest", training.rest, None),
+    ):
+        if value != allowed:
+            remedy = "leave it out" if allowed is None else f"take {key} = {allowed!r}"
+            raise MeanFieldError(
+                f"training.{key} = {value!r} is not covered for particles.sides with 'heads', which move by steps of "
+                f"noisy gradient descent: {remedy}"
+            )
+    if heads.initial is None:
+        raise MeanFieldError("heads.initial is missing: give the law that the heads are drawn from")
+    if seed >= 2**64:
+        raise MeanFieldError(f"seed = {seed} is too large for the noise of particle heads: take one below 2^64")

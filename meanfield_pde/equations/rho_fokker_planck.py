@@ -20,7 +20,7 @@ from meanfield_pde.kernels.scharfetter_gummel import face_rates, move_limited, s
 from meanfield_pde.kernels.sweep import sweep
 from meanfield_pde.kernels.tridiagonal import backward_euler
 from meanfield_pde.measure import Measure
-from meanfield_pde.model.sides import Flow, Moved
+from meanfield_pde.model.sides import FirstVariation, Flow, Moved
 from meanfield_pde.splitting import HeadFlow
 
 _Rates = dict[int, tuple[FloatArray, FloatArray]]  # up and dn of each axis, in the order of the sweeps
@@ -162,6 +162,10 @@ class FokkerPlanckHeads:
             known["user"] = lambda rho, psi, ds, order: Moved(user_step(user, self.grid, self.points, rho, ds), 0.0)
         return MappingProxyType(known)
 
+    def flows_at(self, step: int) -> Mapping[str, Flow]:
+        """The flows, which are the same in every step."""
+        return self.flows
+
     def step(self, rho: FloatArray, psi: FloatArray, ds: float, order: int = 2) -> FokkerPlanckStep:
         """The unsplit step with its error estimate and limiter activity."""
         return fokker_planck_step(self.grid, rho, psi, self.beta, ds, order)
@@ -179,6 +183,10 @@ class FokkerPlanckHeads:
                 f"a first variation of shape {first_variation.shape} does not fit {self.grid.size} head cells a layer"
             )
         return np.asarray(first_variation.reshape(layers, *self.grid.cells) + self.confinement)
+
+    def driving(self, variation: FirstVariation) -> FloatArray:
+        """psi, which is what the flows take."""
+        return self.potential(variation.potential)
 
     def regularisation(self, rho: FloatArray) -> float:
         """Σ over layers of Δt ( (λ/2)∫|theta|² rho + beta ∫ rho log rho ), with 0 log 0 = 0."""

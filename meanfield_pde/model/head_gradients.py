@@ -43,21 +43,30 @@ def to_theta(
     return out
 
 
+def stencil(theta: FloatArray) -> FloatArray:
+    """The points theta ± k h e_i, k = 1, 2, 3, that `by_stencil` takes values at, (6 q, K, q) for theta (K, q)."""
+    q = theta.shape[1]
+    out = np.repeat(theta[None], 6 * q, axis=0)
+    for axis in range(q):
+        step = STEP * np.maximum(1.0, np.abs(theta[:, axis]))
+        for k in range(3):
+            out[6 * axis + 2 * k, :, axis] += (k + 1) * step
+            out[6 * axis + 2 * k + 1, :, axis] -= (k + 1) * step
+    return out
+
+
+def by_stencil(theta: FloatArray, values: FloatArray) -> FloatArray:
+    """The central difference of order 6 of a function with ``values`` (6 q, K) at the stencil of theta, (K, q)."""
+    pairs = values.reshape(theta.shape[1], 3, 2, -1)
+    slopes = np.einsum("k,akn->na", np.array(SIXTH), pairs[:, :, 0] - pairs[:, :, 1])
+    return np.asarray(slopes / (STEP * np.maximum(1.0, np.abs(theta))))
+
+
 def _by_differences(
     family: HeadFunction, theta: FloatArray, to_scores: FloatArray, to_values: FloatArray
 ) -> FloatArray:
-    dim = to_scores.shape[1]
-
-    def paired(points: FloatArray) -> FloatArray:
-        made = head_matrices(family, points, dim)
-        return np.asarray((to_scores * made.scores[made.index] + to_values * made.values).sum(axis=(1, 2)))
-
-    out = np.zeros(theta.shape)
-    for axis in range(theta.shape[1]):
-        step = STEP * np.maximum(1.0, np.abs(theta[:, axis]))
-        for k, share in enumerate(SIXTH, start=1):
-            for sign in (1.0, -1.0):
-                moved = theta.copy()
-                moved[:, axis] += sign * k * step
-                out[:, axis] += sign * share / step * paired(moved)
-    return out
+    points = stencil(theta)
+    made = head_matrices(family, points.reshape(-1, theta.shape[1]), to_scores.shape[1])
+    shape = (len(points), *to_scores.shape)
+    scores, values = made.scores[made.index].reshape(shape), made.values.reshape(shape)
+    return by_stencil(theta, (to_scores * scores + to_values * values).sum(axis=(2, 3)))

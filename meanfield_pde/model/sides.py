@@ -18,7 +18,7 @@ class Moved(NamedTuple):
 
 
 Flow = Callable[[FloatArray, FloatArray, float, int], Moved]
-"""(rho, psi, ds, order) -> rho and limiter activity: state in, state out."""
+"""(rho, what drives it, ds, order) -> rho and limiter activity: state in, state out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +78,28 @@ class TokenSide(Protocol):
 class HeadSide(Protocol):
     """How the law of the heads moves."""
 
-    @property
-    def flows(self) -> Mapping[str, Flow]:
-        """The parts of (P) by name."""
+    def flows_at(self, step: int) -> Mapping[str, Flow]:
+        """The parts of (P) by name, as they act in the step after ``step`` of them."""
         ...
 
     def measure(self, rho: FloatArray) -> tuple[Measure, ...]:
         """One measure of heads a layer."""
         ...
 
-    def potential(self, first_variation: FloatArray) -> FloatArray:
-        """psi = δL/δrho + weight_decay |theta|² / 2, in the shape of rho."""
+    def driving(self, variation: FirstVariation) -> FloatArray:
+        """What the flows take, in the shape of rho: psi = δL/δrho + weight_decay |theta|²/2, or ∇δL/δrho at points."""
         ...
 
-    def regularisation(self, rho: FloatArray) -> float:
-        """Free energy minus loss: weight decay and entropy."""
+    def regularisation(self, rho: FloatArray) -> float | None:
+        """Free energy minus loss: weight decay and entropy; None where there is no entropy."""
         ...
 
     def slope(self, rho: FloatArray, psi: FloatArray) -> float:
-        """‖∇psi + beta ∇log rho‖ in L2(rho), layers weighed by their lengths: the root of −dF/ds."""
+        """‖∇psi + beta ∇log rho‖ in L2(rho), layers weighed by their lengths: the root of −dF/ds; NaN if not known."""
         ...
 
     def distance(self, a: FloatArray, b: FloatArray) -> float:
-        """How far two laws are apart, for step control (L1, the worst layer)."""
+        """How far two laws are apart, for step control (L1, the worst layer); NaN if not known."""
         ...
 
     def energy_change(self, a: FloatArray, b: FloatArray, psi: FloatArray) -> float:

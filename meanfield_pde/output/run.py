@@ -23,7 +23,7 @@ from meanfield_pde.output.solution import Solution
 from meanfield_pde.output.solve import Split, solve
 from meanfield_pde.problem import Problem
 from meanfield_pde.problem_file import absolute_paths, dump_problem, load_problem
-from meanfield_pde.training.assemble import Assembled
+from meanfield_pde.training.assembled import Assembled
 from meanfield_pde.training.memory_plan import MEMORY, in_words, spelled, total
 from meanfield_pde.training.state import Moment, TrainingState
 from meanfield_pde.training.stopping import UNLIMITED, Stop

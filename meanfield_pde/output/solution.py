@@ -16,7 +16,7 @@ from meanfield_pde.measure import Measure
 from meanfield_pde.output.diagnostics import certificates, warnings_of
 from meanfield_pde.problem import Problem, Sequence, SequenceFile
 from meanfield_pde.sequences import SequenceBatch, sequence_batch
-from meanfield_pde.training.assemble import fixed_heads, grid_tokens
+from meanfield_pde.training.grid_side import fixed_heads, grid_tokens
 from meanfield_pde.training.state import TrainingState
 from meanfield_pde.training.stopping import AT_REST
 

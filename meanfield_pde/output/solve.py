@@ -21,7 +21,8 @@ from meanfield_pde.output.diagnostics import row, token_history
 from meanfield_pde.output.record import Observer, Recorder
 from meanfield_pde.output.solution import Solution
 from meanfield_pde.problem import Problem, given
-from meanfield_pde.training.assemble import Assembled, assemble
+from meanfield_pde.training.assemble import assemble
+from meanfield_pde.training.assembled import Assembled
 from meanfield_pde.training.memory_plan import MEMORY
 from meanfield_pde.training.state import Moment, TrainingState
 from meanfield_pde.training.stopping import UNLIMITED, Stop, Watch
@@ -71,6 +72,8 @@ def solve(
     Warns: what `Solution.warnings` says.
     """
     _check_means(threads, memory)
+    if problem.sides:
+        raise MeanFieldError("particles.sides are not run into files yet: take meanfield_pde.training.particle_runs")
     with threadpool_limits(limits=1, user_api="blas"):
         ready = interruptible(lambda: assemble(problem, threads, memory))
         if on_ready is not None:

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.errors import MeanFieldError, NotFiniteError
+from meanfield_pde.errors import NotFiniteError
 from meanfield_pde.model import objective as losses
 from meanfield_pde.problem import Feature, Objective, given
-
-LOSSES = ("potential", "regression", "cross-entropy")
-FEATURES = ("polynomial", "bump")
+from meanfield_pde.problem_particles import check_final_loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +24,7 @@ class FinalLoss:
     targets: FloatArray | None
 
     def __post_init__(self) -> None:
-        kind = self.objective.kind
-        if kind not in LOSSES:
-            raise MeanFieldError(
-                f"objective.kind = '{kind}' is not covered for tokens as particles: allowed: {', '.join(LOSSES)}"
-            )
-        if self.objective.query is not None:
-            raise MeanFieldError("objective.query is not covered for tokens as particles: remove it")
-        for feature in self._features:
-            if feature.kind not in FEATURES:
-                raise MeanFieldError(
-                    f"a feature of kind '{feature.kind}' is not covered for tokens as particles: allowed: "
-                    f"{', '.join(FEATURES)}"
-                )
+        check_final_loss(self.objective)
 
     @property
     def _features(self) -> tuple[Feature, ...]:

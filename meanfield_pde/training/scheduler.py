@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isnan, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class Training:
     control: Control
 
     def __post_init__(self) -> None:
-        check_flows(self.splitting, self.heads.flows)
+        check_flows(self.splitting, self.heads.flows_at(0))
         if self.order == 2 and self.splitting.order < 2:
             raise MeanFieldError(
                 "training.order = 2 needs a splitting of order 2: take splitting = 'strang' or 'gibbs', or order = 1"
@@ -55,23 +56,24 @@ class Training:
         """Evaluate loss, first variation and free energy at a state."""
         _require_finite(state.rho, f"at s = {state.s:g}, step {state.step}")
         variation = self.tokens.first_variation(self.heads.measure(state.rho))
-        energy = variation.loss + self.heads.regularisation(state.rho)
+        more = self.heads.regularisation(state.rho)
+        energy = variation.loss + (0.0 if more is None else more)
         if not np.isfinite(energy):
             raise NotFiniteError(
                 f"the free energy is {energy} at s = {state.s:g}, step {state.step}: loss {variation.loss}"
             )
-        slope = self.heads.slope(state.rho, self.heads.potential(variation.potential))
-        return Moment(state, variation, energy, slope, side)
+        slope = self.heads.slope(state.rho, self.heads.driving(variation))
+        return Moment(state, variation, nan if more is None else energy, slope, side)
 
     def step(self, moment: Moment, ds: float) -> Trial:
         """rho after a step ds from ``moment``, and beside it the step of the other order, to tell the error by."""
-        rho, flows = moment.state.rho, self.heads.flows
-        psi = self.heads.potential(moment.variation.potential)
+        rho, flows = moment.state.rho, self.heads.flows_at(moment.state.step)
+        psi = self.heads.driving(moment.variation)
         first = split_step(self.splitting, flows, rho, psi, ds, 1)
         if self.order == 1:
             return Trial(first.rho, split_step(self.splitting, flows, rho, psi, ds, 2).rho, psi, first.limited)
         half = split_step(self.splitting, flows, rho, psi, 0.5 * ds, 1).rho
-        psi = self.heads.potential(self._variation(half, moment.state, ds).potential)
+        psi = self.heads.driving(self._variation(half, moment.state, ds))
         second = split_step(self.splitting, flows, rho, psi, ds, 2)
         return Trial(second.rho, first.rho, psi, second.limited)
 
@@ -126,6 +128,8 @@ class Training:
 
     def _accepted(self, before: Moment, state: TrainingState) -> Moment:
         after = self.moment(state)
+        if isnan(after.free_energy):
+            return after
         # fmax leaves the NaN of a run without a step behind
         rise = float(np.fmax(np.fmax(state.energy_rise, 0.0), after.free_energy - before.free_energy))
         return after._replace(state=replace(state, energy_rise=rise))

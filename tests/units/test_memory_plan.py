@@ -17,7 +17,8 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.output.solve import solve
 from meanfield_pde.problem import Problem
-from meanfield_pde.training.assemble import Assembled, assemble
+from meanfield_pde.training.assemble import assemble
+from meanfield_pde.training.assembled import Assembled
 from meanfield_pde.training.memory_plan import head_parts, spelled, token_parts, total
 
 

@@ -43,5 +43,5 @@ def test_particles_are_no_part_of_a_given_potential() -> None:
 
 def test_a_declared_particle_code_survives_the_file() -> None:
     particles = Particles(tokens=96, heads=32, layers=20, integrator="rk4", sampling="quantile", sides=("tokens",))
-    problem = replace(library.get("torch_line")[0], particles=particles)
+    problem = replace(library.get("torch_train")[0], particles=particles)
     assert parse_problem(dump_problem(problem), "copy").particles == particles

@@ -12,7 +12,8 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.laws import Gaussian, VonMises, WrappedCauchy, cell_averages
 from meanfield_pde.output.solve import solve
 from meanfield_pde.problem import Depth, Drift, Feature, Heads, Objective, Problem, Sequence, Tokens, Training
-from meanfield_pde.training.assemble import assemble, feature_values
+from meanfield_pde.training.assemble import assemble
+from meanfield_pde.training.grid_side import feature_values
 
 PI = np.pi
 RING = Tokens((-PI,), (PI,), (24,), (True,))

@@ -17,8 +17,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from meanfield_pde import library
-from meanfield_pde.validation.limit_verdict import limit_verdict, noise_of
+from meanfield_pde.validation.limit_verdict import limit_verdict
 from meanfield_pde.validation.own_runs import ParticleCode, own_run
+from meanfield_pde.validation.sampling_noise import noise_of
 
 LEVEL = 0.05
 TIMES = {"torch_line": (0.0, 0.25, 0.5, 0.75, 1.0), "torch_plane": (0.0, 0.5, 1.0), "torch_circle": (0.0, 1.5, 3.0)}

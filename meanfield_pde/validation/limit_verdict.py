@@ -6,24 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meanfield_pde.arrays import BoolArray, FloatArray, IntArray
-from meanfield_pde.errors import MeanFieldError
-from meanfield_pde.particles.tokens import edges_of
+from meanfield_pde.arrays import FloatArray
 from meanfield_pde.problem import Problem, given
-from meanfield_pde.validation.central_limit import central_limit
-from meanfield_pde.validation.family import Family, NormalMaximum, by_rank, normal_maximum, two_sided, upper
-from meanfield_pde.validation.limit_law import check_one_law, grid_error, limit_law
-from meanfield_pde.validation.observables import Observables, observables
-from meanfield_pde.validation.own_runs import STREAM, ParticleCode, Said, layer_error, own_runs
+from meanfield_pde.validation.family import Family, by_rank, two_sided, upper
+from meanfield_pde.validation.own_runs import ParticleCode
+from meanfield_pde.validation.sampling_noise import Noise
 from meanfield_pde.validation.trajectory import Trajectory
 
-LEVEL, RUNS = 0.05, 99
-# own runs below this many cannot reject at the usual level, or say what noise is
-LEAST_RUNS = 39
+LEVEL = 0.05
 # a grid error above this part of the noise is said
 GRID_SHARE = 0.2
-# the central limit is not used for a statistic if single tokens make more than this share of its variance
-FEW_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +23,8 @@ class Smooth:
     """A smooth statistic at a time: what was found and predicted, the noise, and its p-values for the whole family.
 
     Meaning: ``z`` is the difference in units of the noise, ``p`` from own runs, ``p_clt`` from the central limit; the
-    prediction is that of the grid with ``layer``, what finitely many layers change.
+    prediction is that of the grid with ``layer``, what finitely many layers change. Where ``p_clt`` is None the central
+    limit does not hold, and ``z`` is that from the mean of own runs.
     """
 
     name: str
@@ -81,30 +74,6 @@ class LimitVerdict:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """What the statistics at all times are without a fault, for the mean over some runs of the code.
-
-    Shapes: predicted, layer, deviations (m, S), holds (m, S), covariance (k, k), smooth (own, m, S), distances
-    (own, m, D).
-    Meaning: ``holds`` says where the central limit gives the deviation; elsewhere own runs do. ``covariance`` is that
-    of the statistics at ``judged`` (k,), places in the flat (m, S): where it holds, or all if it holds nowhere, and
-    ``maximum`` the law of the largest of them.
-    """
-
-    observed: Observables
-    predicted: FloatArray
-    layer: FloatArray
-    grid_error: FloatArray | None
-    deviations: FloatArray
-    holds: BoolArray
-    judged: IntArray
-    covariance: FloatArray
-    maximum: NormalMaximum
-    smooth: FloatArray
-    distances: FloatArray
-
-
 def why_not(problem: Problem, trajectory: Trajectory, code: ParticleCode) -> str | None:
     """Why there is no limit verdict on these data, or None."""
     if not np.allclose(trajectory.weights, 1.0 / trajectory.count, rtol=1e-9, atol=0.0):
@@ -114,55 +83,6 @@ def why_not(problem: Problem, trajectory: Trajectory, code: ParticleCode) -> str
     if given(problem.tokens, "tokens").noise > 0.0:
         return "token noise is not covered for particles"
     return None
-
-
-def noise_of(
-    problem: Problem,
-    code: ParticleCode,
-    times: FloatArray,
-    runs: int,
-    own: int = RUNS,
-    *,
-    threads: int = 1,
-    stream: int = STREAM,
-    said: Said | None = None,
-) -> Noise:
-    """Predict the statistics of a code and their noise: from the costate, and from ``own`` runs of ours.
-
-    Raises: MeanFieldError for times that are no layer edges, heads that are a law without a number, or too few runs.
-    """
-    check_one_law(problem)
-    if own < LEAST_RUNS:
-        raise MeanFieldError(f"runs = {own}: at least {LEAST_RUNS} of our own runs are needed to know the noise")
-    edges_of(tuple(times.tolist()), given(problem.depth, "depth").T, code.layers)
-    law = limit_law(problem, times)
-    observed = observables(law)
-    independent = code.sampling == "iid" and code.heads is None
-    limit = central_limit(law, observed.statistics) if independent else None
-    layer = layer_error(problem, code, observed)
-    smooth, far = own_runs(problem, code, observed, own, threads=threads, stream=stream, said=said)
-    smooth, far = _grouped(smooth, far, runs, stream)
-    predicted = law.means(observed.statistics) + layer
-    deviations, holds = smooth.std(axis=0, ddof=1), np.zeros(predicted.shape, dtype=bool)
-    judged = np.arange(predicted.size)
-    covariance = np.cov(smooth.reshape(len(smooth), -1), rowvar=False)
-    if limit is not None:
-        holds = limit.ruled_by_few(code.count) <= FEW_SHARE
-        deviations = np.where(holds, limit.deviations(code.count * runs), deviations)
-        if holds.any():
-            judged = np.flatnonzero(holds)
-            covariance = limit.covariance[np.ix_(judged, judged)] / (code.count * runs)
-    error, maximum = grid_error(problem, law, observed.statistics), normal_maximum(covariance)
-    return Noise(observed, predicted, layer, error, deviations, holds, judged, covariance, maximum, smooth, far)
-
-
-def _grouped(smooth: FloatArray, far: FloatArray, runs: int, stream: int) -> tuple[FloatArray, FloatArray]:
-    """Means over groups of as many runs as the data have, drawn without replacement from our own."""
-    if runs == 1:
-        return smooth, far
-    rng = np.random.default_rng([stream, runs])
-    groups = [rng.choice(len(smooth), runs, replace=runs > len(smooth) // 2) for _ in range(len(smooth))]
-    return np.array([smooth[g].mean(axis=0) for g in groups]), np.array([far[g].mean(axis=0) for g in groups])
 
 
 def limit_verdict(noise: Noise, code: ParticleCode, snapshots: FloatArray, level: float = LEVEL) -> LimitVerdict:
@@ -179,7 +99,7 @@ def limit_verdict(noise: Noise, code: ParticleCode, snapshots: FloatArray, level
     if noise.grid_error is not None:
         spread = np.sqrt(spread**2 + noise.grid_error**2)
     rows = np.concatenate([smooth[None], noise.smooth])
-    z = (rows - noise.predicted) / spread
+    z = (rows - noise.center) / spread
     scores = np.concatenate(
         [two_sided(z).reshape(own + 1, -1), upper(np.concatenate([far[None], noise.distances]).reshape(own + 1, -1))],
         axis=1,
@@ -197,7 +117,7 @@ def limit_verdict(noise: Noise, code: ParticleCode, snapshots: FloatArray, level
         _smooth(noise, smooth, z[0], family, by_clt),
         _distances(noise, far, family),
         _ratio(noise),
-        float(np.abs(z[1:].mean(axis=0)).max()),
+        float(np.abs((noise.smooth.mean(axis=0) - noise.predicted) / noise.deviations).max()),
         tuple(_notes(noise, family.p, None if by_clt is None else by_clt.p, level)),
     )
 
@@ -259,8 +179,8 @@ def _notes(noise: Noise, p: float, p_clt: float | None, level: float) -> list[st
         names = sorted({noise.observed.statistics[j].name for _, j in np.argwhere(~noise.holds)})
         first = float(noise.observed.times[np.argwhere(~noise.holds)[:, 0].min()])
         out.append(
-            f"single tokens rule the noise of {', '.join(names)} from t = {first:g} on: N is too small there for the "
-            "central limit, and own runs alone judge"
+            f"from t = {first:g} on N is too small for the central limit of {', '.join(names)} (a few tokens far out "
+            "rule the noise, or the mean is off by it): our own runs are the measure there"
         )
     if p_clt is not None and (p > level) != (p_clt > level):
         out.append(

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from meanfield_pde import library
 from meanfield_pde.validation.limit_verdict import limit_verdict
 from meanfield_pde.validation.own_runs import ParticleCode, own_run
-from meanfield_pde.validation.sampling_noise import noise_of
+from meanfield_pde.validation.sampling_noise import prepare
 
 LEVEL = 0.05
 TIMES = {"torch_line": (0.0, 0.25, 0.5, 0.75, 1.0), "torch_plane": (0.0, 0.5, 1.0), "torch_circle": (0.0, 1.5, 3.0)}
@@ -37,11 +37,11 @@ def calibrate(name: str, fresh: int, own: int, seed: int) -> dict[str, float | i
     """Shares of right runs that are rejected."""
     problem, _ = library.get(name)
     code, times = CODES[name], np.array(TIMES[name])
-    noise = noise_of(problem, code, times, 1, own, threads=2, stream=seed)
+    ready = prepare(problem, code, times, 1, own, threads=2, stream=seed)
     seeds = np.random.SeedSequence(seed).generate_state(fresh, np.uint64)
     with ThreadPoolExecutor(2) as pool:
-        runs = pool.map(lambda s: own_run(problem, code, times, int(s)).x[None], seeds)
-        verdicts = [limit_verdict(noise, code, x, LEVEL) for x in runs]
+        runs = pool.map(lambda s: ready.observed.read(own_run(problem, code, times, int(s)).x), seeds)
+        verdicts = [limit_verdict(ready.noise, found, LEVEL) for found in runs]
     by_clt = [v.p_clt is not None and v.p_clt <= LEVEL for v in verdicts]
     ratio = verdicts[0].variance_ratio
     return {

@@ -17,33 +17,30 @@ from meanfield_pde.validation.smooth_statistics import Statistic
 class CentralLimit:
     """sqrt(N) (T(mu^N_t) − T(mu_t)) → N(0, covariance), jointly for all times and statistics.
 
-    Shapes: means (m, S) at m times, influence (m, S, *cells), covariance (m S, m S) times first, weights (size,).
+    Shapes: influence (k, size), covariance (k, k), weights (size,), for k = times × statistics, times first.
     Meaning: ``influence`` is p_0 at the cell centres: N T(mu^N_t) moves by so much with a token at x more; integrals
     of it against mu_0 are sums with ``weights``.
     """
 
-    means: FloatArray
     influence: FloatArray
     covariance: FloatArray
     weights: FloatArray
 
     def deviations(self, count: int) -> FloatArray:
-        """Standard deviations (m, S) of the statistics of ``count`` tokens."""
-        return np.asarray(np.sqrt(np.diag(self.covariance) / count).reshape(self.means.shape))
+        """Standard deviations (k,) of the statistics of ``count`` tokens."""
+        return np.asarray(np.sqrt(np.diag(self.covariance) / count))
 
     def ruled_by_few(self, count: int) -> FloatArray:
-        """The share (m, S) of the variance due to tokens each of which moves T by more than half its deviation.
+        """The share (k,) of the variance due to tokens each of which moves T by more than half its deviation.
 
         Formula: E[(p_0 − E p_0)²; |p_0 − E p_0| > ε √N σ]/σ² at ε = ½, which goes to 0 with N: where it is not small,
         N is too small for the normal law. Softmax gives single tokens far out exponentially much weight.
         Source: Lindeberg 1922.
         """
-        flat = self.influence.reshape(self.means.size, -1)
-        square = (flat - (flat @ self.weights)[:, None]) ** 2
+        square = (self.influence - (self.influence @ self.weights)[:, None]) ** 2
         variance = np.diag(self.covariance)
         far = square > 0.25 * count * variance[:, None]
-        share = np.maximum((square * far) @ self.weights, 0.0) / np.where(variance > 0.0, variance, 1.0)
-        return np.asarray(share.reshape(self.means.shape))
+        return np.asarray(np.maximum((square * far) @ self.weights, 0.0) / np.where(variance > 0.0, variance, 1.0))
 
 
 def central_limit(law: LimitLaw, statistics: tuple[Statistic, ...]) -> CentralLimit:
@@ -53,13 +50,11 @@ def central_limit(law: LimitLaw, statistics: tuple[Statistic, ...]) -> CentralLi
     Source: docs/mathematics.md 4.3; van der Vaart 1998, theorem 20.8 (the delta method).
     """
     grid = law.grid
-    influence = np.array([[_influence(law, k, s) for s in statistics] for k in range(len(law.times))])
-    means = law.means(statistics)
-    flat = influence.reshape(means.size, -1)
+    influence = np.array([_influence(law, k, s).ravel() for k in range(len(law.times)) for s in statistics])
     weights = quadrature(grid, law.path.nodes[0, 0])
-    first = flat @ weights
-    covariance = (flat * weights) @ flat.T - np.outer(first, first)
-    return CentralLimit(means, influence, covariance, weights)
+    first = influence @ weights
+    covariance = (influence * weights) @ influence.T - np.outer(first, first)
+    return CentralLimit(influence, covariance, weights)
 
 
 def _influence(law: LimitLaw, index: int, statistic: Statistic) -> FloatArray:

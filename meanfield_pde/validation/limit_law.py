@@ -14,7 +14,7 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.problem import Problem, Sequence, given
 from meanfield_pde.training.assemble import assemble
-from meanfield_pde.validation.smooth_statistics import Statistic, of_grid
+from meanfield_pde.validation.observables import Observables, predicted
 
 # what half the cells change, over this, is the error that is left: second order at least
 HALVING = 3.0
@@ -31,18 +31,15 @@ class LimitLaw:
     tokens: GridTokens
     sweep: Sweep
 
-    def density(self, index: int) -> FloatArray:
-        """The cell averages (*cells) at one of the times."""
-        return np.asarray(self.path.nodes[self.places[index], 0])
-
     @property
     def path(self) -> Path:
         """The path of the one law in depth."""
         return self.sweep.paths[0]
 
-    def means(self, statistics: tuple[Statistic, ...]) -> FloatArray:
-        """The statistics (m, S) at the times."""
-        return np.array([[of_grid(s, self.density(k), self.grid) for s in statistics] for k in range(len(self.times))])
+    @property
+    def densities(self) -> FloatArray:
+        """The cell averages (m, *cells) at the times."""
+        return np.asarray(self.path.nodes[list(self.places), 0])
 
 
 def limit_law(problem: Problem, times: FloatArray) -> LimitLaw:
@@ -52,7 +49,7 @@ def limit_law(problem: Problem, times: FloatArray) -> LimitLaw:
     """
     check_one_law(problem)
     depth = given(problem.depth, "depth")
-    ready = assemble(replace(problem, depth=replace(depth, layers=1, shared=True)))
+    ready = assemble(replace(problem, depth=replace(depth, layers=1, shared=True), particles=None))
     edges = np.unique(np.concatenate([[0.0], np.minimum(times, depth.T), [depth.T]]))
     if len(edges) < 2:
         edges = np.array([0.0, 0.0])
@@ -72,8 +69,8 @@ def check_one_law(problem: Problem) -> None:
         )
 
 
-def grid_error(problem: Problem, law: LimitLaw, statistics: tuple[Statistic, ...]) -> FloatArray | None:
-    """The error (m, S) of the statistics on the grid: what half the cells change them by, over 3.
+def grid_error(problem: Problem, law: LimitLaw, observed: Observables) -> FloatArray | None:
+    """The error (k,) of the smooth statistics on the grid: what half the cells change them by, over 3.
 
     Meaning: right for a second-order scheme, too large for better ones; None where half the cells are fewer than 10.
     Source: Richardson 1911.
@@ -83,4 +80,5 @@ def grid_error(problem: Problem, law: LimitLaw, statistics: tuple[Statistic, ...
     if min(half) < LEAST_CELLS:
         return None
     coarse = limit_law(replace(problem, tokens=replace(tokens, cells=half)), law.times)
-    return np.asarray(np.abs(law.means(statistics) - coarse.means(statistics)) / HALVING)
+    fine = predicted(observed, law.densities, law.grid)
+    return np.asarray(np.abs(fine - predicted(observed, coarse.densities, coarse.grid)) / HALVING)

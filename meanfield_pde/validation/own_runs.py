@@ -13,7 +13,7 @@ from meanfield_pde.measure import Measure
 from meanfield_pde.particles.of_problem import initial_tokens, particle_tokens
 from meanfield_pde.particles.tokens import ParticleTokens, Trajectory, carry
 from meanfield_pde.problem import Problem, given
-from meanfield_pde.validation.observables import Observables
+from meanfield_pde.validation.observables import Found, Observables
 
 # keeps the seeds of our runs apart from those that people give
 STREAM = 0x6D65616E
@@ -58,14 +58,14 @@ def own_runs(
     stream: int = STREAM,
     threads: int = 1,
     said: Said | None = None,
-) -> tuple[FloatArray, FloatArray]:
-    """Statistics (runs, m, S) and distances (runs, m, D) of so many independent runs of our own.
+) -> Found:
+    """Smooth statistics (runs, k) and distances (runs, l) of so many independent runs of our own.
 
     Meaning: the seeds are made of that of the problem and ``stream``, so the same runs come back each time.
     """
     seeds = np.random.SeedSequence([problem.seed, stream]).generate_state(runs, np.uint64)
 
-    def one(seed: int) -> tuple[FloatArray, FloatArray]:
+    def one(seed: int) -> Found:
         return observed.read(own_run(problem, code, observed.times, seed).x)
 
     with ThreadPoolExecutor(threads) as pool:
@@ -74,7 +74,7 @@ def own_runs(
             if said is not None:
                 said(done, runs)
     rows = [task.result() for task in tasks]
-    return np.array([smooth for smooth, _ in rows]), np.array([far for _, far in rows])
+    return Found(np.array([row.smooth for row in rows]), np.array([row.distances for row in rows]))
 
 
 def paired_tokens(problem: Problem, code: ParticleCode) -> Measure:
@@ -83,7 +83,7 @@ def paired_tokens(problem: Problem, code: ParticleCode) -> Measure:
 
 
 def layer_error(problem: Problem, code: ParticleCode, observed: Observables) -> FloatArray:
-    """What finitely many layers change the statistics by, (m, S): the code's integrator minus rk4, on the same tokens.
+    """What finitely many layers change the statistics by, (k,): the code's integrator minus rk4, on the same tokens.
 
     Meaning: for rk4 itself, minus rk4 with twice the layers.
     """

@@ -12,8 +12,8 @@ from meanfield_pde.particles.tokens import edges_of
 from meanfield_pde.problem import Problem, given
 from meanfield_pde.validation.central_limit import central_limit
 from meanfield_pde.validation.family import NormalMaximum, normal_maximum
-from meanfield_pde.validation.limit_law import check_one_law, grid_error, limit_law
-from meanfield_pde.validation.observables import Observables, observables
+from meanfield_pde.validation.limit_law import LimitLaw, grid_error, limit_law
+from meanfield_pde.validation.observables import Found, Label, Observables, observables, predicted
 from meanfield_pde.validation.own_runs import STREAM, ParticleCode, Said, layer_error, own_runs
 
 RUNS = 99
@@ -29,20 +29,20 @@ SURE = 3.5
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What the statistics at all times are without a fault, for the mean over some runs of the code.
+    """What the statistics at all times are without a fault, for the mean over as many runs as the data have.
 
-    Shapes: predicted, layer, center, deviations (m, S), holds (m, S), covariance (k, k), smooth (own, m, S), distances
-    (own, m, D).
-    Meaning: ``predicted`` is from the grid with ``layer``, what finitely many layers change. ``holds`` says where N is
-    large enough for the central limit: there ``center`` and ``deviations`` are those of the limit; elsewhere they are
-    the mean and the deviation of own runs. ``covariance`` is that
-    of the statistics at ``judged`` (k,), places in the flat (m, S): where it holds, or all if it holds nowhere, and
-    ``maximum`` the law of the largest of them.
+    Shapes: predicted, finite, grid_error, center, deviations, holds (k,), judged (j,), covariance (j, j), own: smooth
+    (own runs, k) and distances (own runs, l).
+    Meaning: ``predicted`` is the limit on the grid with ``finite``, what finitely many steps change. ``holds`` says
+    where N is large enough for the central limit: there ``center`` and ``deviations`` are those of the limit; elsewhere
+    they are the mean and the deviation of own runs. ``covariance`` is that of the statistics at the places ``judged``:
+    where it holds, or all if it holds nowhere; ``maximum`` is the law of the largest of them.
     """
 
-    observed: Observables
+    smooth_labels: tuple[Label, ...]
+    distance_labels: tuple[Label, ...]
     predicted: FloatArray
-    layer: FloatArray
+    finite: FloatArray
     grid_error: FloatArray | None
     center: FloatArray
     deviations: FloatArray
@@ -50,67 +50,107 @@ class Noise:
     judged: IntArray
     covariance: FloatArray
     maximum: NormalMaximum
-    smooth: FloatArray
-    distances: FloatArray
+    own: Found
+
+    @property
+    def bias(self) -> FloatArray:
+        """How far the mean of own runs is from the prediction (k,), in units of the noise."""
+        return np.asarray((self.own.smooth.mean(axis=0) - self.predicted) / positive(self.deviations))
 
 
-def noise_of(
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The limit of a problem at the times of a trajectory, what is read off tokens there, and the noise of it."""
+
+    law: LimitLaw
+    observed: Observables
+    noise: Noise
+
+
+def prepare(
     problem: Problem,
     code: ParticleCode,
     times: FloatArray,
-    runs: int,
+    runs: int = 1,
     own: int = RUNS,
     *,
     threads: int = 1,
     stream: int = STREAM,
     said: Said | None = None,
-) -> Noise:
-    """Predict the statistics of a code and their noise: from the costate, and from ``own`` runs of ours.
+) -> Prepared:
+    """Predict the statistics of the mean over ``runs`` of a code, and their noise, with ``own`` runs of ours.
 
     Raises: MeanFieldError for times that are no layer edges, heads that are a law without a number, or too few runs.
     """
-    check_one_law(problem)
-    if own < LEAST_RUNS:
-        raise MeanFieldError(f"runs = {own}: at least {LEAST_RUNS} of our own runs are needed to know the noise")
+    check_own(own)
     edges_of(tuple(times.tolist()), given(problem.depth, "depth").T, code.layers)
     law = limit_law(problem, times)
-    observed = observables(law)
-    independent = code.sampling == "iid" and code.heads is None
-    limit = central_limit(law, observed.statistics) if independent else None
-    layer = layer_error(problem, code, observed)
-    smooth, far = own_runs(problem, code, observed, own, threads=threads, stream=stream, said=said)
-    smooth, far = _grouped(smooth, far, runs, stream)
-    predicted = law.means(observed.statistics) + layer
-    deviations, holds = smooth.std(axis=0, ddof=1), np.zeros(predicted.shape, dtype=bool)
-    center, judged = smooth.mean(axis=0), np.arange(predicted.size)
-    covariance = np.cov(smooth.reshape(len(smooth), -1), rowvar=False)
-    if limit is not None:
-        wanted = limit.deviations(code.count * runs)
-        holds = (limit.ruled_by_few(code.count) <= FEW_SHARE) & _met(smooth, predicted, wanted)
-        deviations, center = np.where(holds, wanted, deviations), np.where(holds, predicted, center)
-        if holds.any():
-            judged = np.flatnonzero(holds)
-            covariance = limit.covariance[np.ix_(judged, judged)] / (code.count * runs)
-    error, maximum = grid_error(problem, law, observed.statistics), normal_maximum(covariance)
-    return Noise(
-        observed, predicted, layer, error, center, deviations, holds, judged, covariance, maximum, smooth, far
-    )
+    observed = observables(times, law.densities, law.grid)
+    finite = layer_error(problem, code, observed)
+    found = own_runs(problem, code, observed, own, threads=threads, stream=stream, said=said)
+    expected = predicted(observed, law.densities, law.grid) + finite
+    limit = covariance = None
+    if code.sampling == "iid" and code.heads is None:
+        limit = central_limit(law, observed.statistics)
+        covariance = limit.covariance / (code.count * runs)
+    few = None if limit is None else limit.ruled_by_few(code.count) <= FEW_SHARE
+    labels = observed.smooth_labels, observed.distance_labels
+    grouped = in_groups(found, runs, stream)
+    error = grid_error(problem, law, observed)
+    return Prepared(law, observed, noise_of(labels, expected, finite, error, covariance, few, grouped))
 
 
-def _met(smooth: FloatArray, predicted: FloatArray, deviations: FloatArray) -> BoolArray:
-    """Whether own runs (own, m, S) have the mean and the variance that the central limit says, as far as they tell."""
-    own = len(smooth)
-    off = np.abs(smooth.mean(axis=0) - predicted) / deviations
-    factor = np.abs(np.log(smooth.var(axis=0, ddof=1) / deviations**2))
+def check_own(own: int) -> None:
+    """Refuse too few own runs."""
+    if own < LEAST_RUNS:
+        raise MeanFieldError(f"runs = {own}: at least {LEAST_RUNS} of our own runs are needed to know the noise")
+
+
+def noise_of(
+    labels: tuple[tuple[Label, ...], tuple[Label, ...]],
+    expected: FloatArray,
+    finite: FloatArray,
+    error: FloatArray | None,
+    covariance: FloatArray | None,
+    allowed: BoolArray | None,
+    own: Found,
+) -> Noise:
+    """The noise: that of a central limit (k, k) where it is ``allowed`` (k,) and own runs do not deny it, else theirs."""
+    deviations, center = own.smooth.std(axis=0, ddof=1), own.smooth.mean(axis=0)
+    holds, judged = np.zeros(len(expected), dtype=bool), np.arange(len(expected))
+    if covariance is not None and allowed is not None:
+        wanted = np.sqrt(np.diag(covariance))
+        holds = allowed & _met(own.smooth, expected, wanted)
+        deviations, center = np.where(holds, wanted, deviations), np.where(holds, expected, center)
+    if covariance is not None and holds.any():
+        judged = np.flatnonzero(holds)
+        covariance = covariance[np.ix_(judged, judged)]
+    else:
+        covariance = np.atleast_2d(np.cov(own.smooth, rowvar=False))
+    maximum = normal_maximum(covariance)
+    return Noise(*labels, expected, finite, error, center, deviations, holds, judged, covariance, maximum, own)
+
+
+def _met(smooth: FloatArray, expected: FloatArray, deviations: FloatArray) -> BoolArray:
+    """Whether own runs (own, k) have the mean and the variance that the central limit says, as far as they tell."""
+    own, scale = len(smooth), positive(deviations)
+    off = np.abs(smooth.mean(axis=0) - expected) / scale
+    factor = np.abs(np.log(positive(smooth.var(axis=0, ddof=1) / scale**2)))
     far = (off > OFF) & (off * np.sqrt(own) > SURE)
     wide = (factor > np.log(FACTOR)) & (factor * np.sqrt(own / 2.0) > SURE)
     return np.asarray(~(far | wide))
 
 
-def _grouped(smooth: FloatArray, far: FloatArray, runs: int, stream: int) -> tuple[FloatArray, FloatArray]:
-    """Means over groups of as many runs as the data have, drawn without replacement from our own."""
+def positive(values: FloatArray) -> FloatArray:
+    """Values with 0 made the least number, to divide by."""
+    return np.maximum(values, np.finfo(float).tiny)
+
+
+def in_groups(own: Found, runs: int, stream: int = STREAM) -> Found:
+    """Means over groups of as many runs as the data have, drawn from our own, if they suffice without replacement."""
     if runs == 1:
-        return smooth, far
-    rng = np.random.default_rng([stream, runs])
-    groups = [rng.choice(len(smooth), runs, replace=runs > len(smooth) // 2) for _ in range(len(smooth))]
-    return np.array([smooth[g].mean(axis=0) for g in groups]), np.array([far[g].mean(axis=0) for g in groups])
+        return own
+    rng, count = np.random.default_rng([stream, runs]), len(own.smooth)
+    groups = [rng.choice(count, runs, replace=2 * runs > count) for _ in range(count)]
+    means = ([one[g].mean(axis=0) for g in groups] for one in own)
+    return Found(*(np.array(rows) for rows in means))

@@ -49,7 +49,7 @@ def _scaled(out, power):
 
 
 @jit
-def _line_block(z, y, top, power, out):
+def line_powers(z, y, top, power, out):
     """2^{z y - top}, an exponent in [-1021, 0]; `top` is whole, so it goes into the number that rounds."""
     magic = _MAGIC - top
     for j in range(y.shape[0]):
@@ -96,7 +96,7 @@ def block_powers(key, y_t, tilt, start, top, near, power, e):
     """e = 2^{score - top} of the points of one block from ``start`` on; ``near`` says that none is cut to 2^-1021."""
     d, stop = y_t.shape[0], start + e.shape[0]
     if near and d == 1:
-        _line_block(key[0], y_t[0, start:stop], top, power, e)
+        line_powers(key[0], y_t[0, start:stop], top, power, e)
     elif near and d == 2:
         _plane_block(key[0], y_t[0, start:stop], key[1], y_t[1, start:stop], top, power, e)
     else:

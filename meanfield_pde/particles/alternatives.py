@@ -162,7 +162,9 @@ def _frozen(model: ParticleTokens) -> Field:
 
 
 def _tabulated(model: ParticleTokens, points: FloatArray) -> bool:
-    return model.has_table and (model.way == "table" or (model.way == "auto" and len(points) >= FEW))
+    """Whether the alternative has a table, too: on a line."""
+    on_line = model.has_table and model.dim == 1 and not model.circle
+    return on_line and (model.way == "table" or (model.way == "auto" and len(points) >= FEW))
 
 
 def _free(

@@ -16,7 +16,9 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.measure import Measure
 from meanfield_pde.model.heads import HeadFunction, HeadMatrices
 from meanfield_pde.model.perceptron import Perceptrons, heads_at
+from meanfield_pde.particles.circle_table import circle_velocity
 from meanfield_pde.particles.integrators import METHODS, back_step, check_integrator
+from meanfield_pde.particles.plane_table import plane_velocity
 from meanfield_pde.particles.sampling import wrapped
 from meanfield_pde.particles.table import line_velocity
 from meanfield_pde.particles.velocity import attention_velocity, check_attention, perceptron_velocity
@@ -40,8 +42,9 @@ class ParticleTokens:
     φ̇_i = <x_i^⊥, V(x_i)> + drift, x = (cos φ, sin φ).
     Meaning: ``heads`` is one measure for all depths, or one for each of some equal parts of the depth, () for drift
     alone; ``box`` says which axes are rings (its walls are not felt), one ring is the unit circle. ``way``: `direct`
-    sums, `table` for softmax on a line, with an error within ``tolerance`` at 13 sampled keys in each stage, or `auto`:
-    the table where there is one, direct for few tokens and where it does not reach its tolerance.
+    sums, `table` for softmax on a line, in the plane and on the circle (there for unnormalised, too), with an error
+    within ``tolerance`` at 13 samples in each stage, or `auto`: the table where there is one, direct for few tokens
+    and where it does not reach its tolerance or does not pay.
     Raises: MeanFieldError for what particles do not have.
     """
 
@@ -64,7 +67,10 @@ class ParticleTokens:
         if self.box is not None and any(self.box.periodic) and not self.circle and self.attention != "none":
             raise MeanFieldError("attention on rings is that of tokens on the unit circle: one ring, or walls")
         if self.way == "table" and not self.has_table:
-            raise MeanFieldError("way = 'table' is for softmax attention on a line: take way = 'direct'")
+            raise MeanFieldError(
+                "way = 'table' is for softmax attention on a line, in the plane or on the circle (there also "
+                f"unnormalised), not for attention = {self.attention!r} in dimension {self.dim}: take way = 'direct'"
+            )
         made = tuple(heads_at(self.family, law.points, 2 if self.circle else self.dim) for law in self.heads)
         for one in made:
             if isinstance(one, Perceptrons) != (self.attention == "none"):
@@ -79,7 +85,7 @@ class ParticleTokens:
     @property
     def has_table(self) -> bool:
         """Whether there is a table for this attention and space."""
-        return self.attention == "softmax" and self.dim == 1 and not self.circle
+        return (self.attention == "softmax" and self.dim <= 2) or (self.circle and self.attention == "unnormalised")
 
     def field(self, points: FloatArray, masses: FloatArray, part: int, at: FloatArray) -> tuple[FloatArray, float]:
         """V of the heads in one ``part`` of the depth at ``at`` (m, d) for tokens (n, d), and the error of the table.
@@ -92,7 +98,14 @@ class ParticleTokens:
         if isinstance(made, Perceptrons):
             return perceptron_velocity(made, rho, at, at.shape[1]), 0.0
         if self.has_table and (self.way == "table" or (self.way == "auto" and len(points) >= FEW)):
-            found, error = line_velocity(made, rho, points, masses, at, self.tolerance)
+            cheaper = self.way == "auto"
+            if self.circle:
+                kind, tolerance = self.attention, self.tolerance
+                found, error = circle_velocity(kind, made, rho, points, masses, at, tolerance, cheaper)
+            elif self.dim == 2:
+                found, error = plane_velocity(made, rho, points, masses, at, self.tolerance, cheaper)
+            else:
+                found, error = line_velocity(made, rho, points, masses, at, self.tolerance)
             if error <= self.tolerance:
                 return found, error
             if self.way == "table":

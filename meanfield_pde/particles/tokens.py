@@ -157,7 +157,7 @@ def carry(
     if tokens.heads and layers % len(tokens.heads):
         raise MeanFieldError(f"{layers} layers do not share {len(tokens.heads)} head laws evenly: take a multiple")
     wanted = ((0.0, T) if T > 0.0 else (0.0,)) if times is None else times
-    edges = edges_of(wanted, T, layers)
+    edges = edges_at(wanted, T, layers)
     masses = start.weights
     walk = _Walk(tokens, masses, field)
     x, kept = start.points.copy(), {}
@@ -232,7 +232,7 @@ def _check_start(tokens: ParticleTokens, start: Measure) -> None:
         raise MeanFieldError("the weights of tokens must be >= 0 with a positive sum")
 
 
-def edges_of(times: tuple[float, ...], T: float, layers: int) -> list[int]:
+def edges_at(times: tuple[float, ...], T: float, layers: int) -> list[int]:
     """The layer edge of each time. Raises: MeanFieldError for times between layers, beyond T or out of order."""
     out: list[int] = []
     if not times:

@@ -8,7 +8,7 @@ import numpy as np
 
 from meanfield_pde.arrays import BoolArray, FloatArray, IntArray
 from meanfield_pde.errors import MeanFieldError
-from meanfield_pde.particles.tokens import edges_of
+from meanfield_pde.particles.tokens import edges_at
 from meanfield_pde.problem import Problem, given
 from meanfield_pde.validation.central_limit import central_limit
 from meanfield_pde.validation.family import NormalMaximum, normal_maximum
@@ -83,7 +83,7 @@ def prepare(
     Raises: MeanFieldError for times that are no layer edges, heads that are a law without a number, or too few runs.
     """
     check_own(own)
-    edges_of(tuple(times.tolist()), given(problem.depth, "depth").T, code.layers)
+    edges_at(tuple(times.tolist()), given(problem.depth, "depth").T, code.layers)
     law = limit_law(problem, times)
     observed = observables(times, law.densities, law.grid)
     finite = layer_error(problem, code, observed)
@@ -115,7 +115,7 @@ def noise_of(
     allowed: BoolArray | None,
     own: Found,
 ) -> Noise:
-    """The noise: that of a central limit (k, k) where it is ``allowed`` (k,) and own runs do not deny it, else theirs."""
+    """The noise: of a central limit (k, k) where it is ``allowed`` (k,) and own runs do not deny it, else of these."""
     deviations, center = own.smooth.std(axis=0, ddof=1), own.smooth.mean(axis=0)
     holds, judged = np.zeros(len(expected), dtype=bool), np.arange(len(expected))
     if covariance is not None and allowed is not None:

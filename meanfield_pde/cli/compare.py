@@ -43,7 +43,7 @@ def observables_of(solution: Solution, index: int = -1) -> dict[str, float]:
     index = index % len(solution.snapshots)
     out = _recorded(solution, float(solution.snapshot_s[index]))
     out.update(_head_moments(solution, solution.snapshots[index]))
-    if len(solution.mu) and index == len(solution.snapshots) - 1:
+    if (len(solution.mu) or len(solution.points)) and index == len(solution.snapshots) - 1:
         out.update(_token_moments(solution, -1, 0, "token_", ""))
     return out
 
@@ -75,6 +75,9 @@ def _recorded(solution: Solution, s: float) -> dict[str, float]:
 
 
 def _head_moments(solution: Solution, rho: FloatArray) -> dict[str, float]:
+    if solution.heads_are_points:
+        law = Measure.particles(rho.reshape(-1, rho.shape[-1]))
+        return _moments(law.mean(), law.covariance(), "", "_")
     grid = solution.head_grid
     assert grid is not None
     return head_moments(grid, rho)
@@ -98,7 +101,8 @@ def _token_moments(solution: Solution, index: int, sequence: int, before: str, a
     """Mean and variance of a token law, by axis when it has several; ``before`` and ``after`` go around the names."""
     grid = solution.token_grid
     assert grid is not None
-    law = grid.measure(solution.mu[index, sequence])
+    points = solution.points
+    law = Measure.particles(points[index, sequence]) if len(points) else grid.measure(solution.mu[index, sequence])
     mean, covariance = law.mean(), law.covariance()
     if grid.dim == 1:
         return {f"{before}mean{after}": float(mean[0]), f"{before}variance{after}": float(covariance[0, 0])}

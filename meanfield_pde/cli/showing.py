@@ -50,6 +50,11 @@ def print_solution(solution: Solution) -> None:
         rows.append((name, f"{facts['loss']:.10g}" + ("" if first is None else f", from {first:.10g}")))
     if facts["free_energy"] is not None:
         rows.append(("free energy", f"{facts['free_energy']:.10g}"))
+    if facts["penalised_loss"] is not None:
+        rows.append(("loss and weight decay", f"{facts['penalised_loss']:.10g}"))
+    each = {"tokens": "a sequence", "heads": "in place of their law"}
+    for side, count in (facts["particles"] or {}).items():
+        rows.append(("as particles", f"{count} {side} {each[side]}"))
     for role, share in (facts["accuracy"] or {}).items():
         rows.append((f"accuracy, {role}", accuracy_words(share)))
     table(("", ""), rows, left=2)

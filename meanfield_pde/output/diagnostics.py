@@ -8,8 +8,9 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.rho_fokker_planck import FokkerPlanckHeads
-from meanfield_pde.model.sides import TokenReport
+from meanfield_pde.model.sides import HeadSide, TokenReport
 from meanfield_pde.model.softmax_cost import TOLERANCE
+from meanfield_pde.particles.langevin import LangevinHeads
 from meanfield_pde.training.state import Moment
 
 # one series a diagnostic: the meaning goes into the result file
@@ -20,6 +21,7 @@ COLUMNS = {
     "rejected": "trials cut so far",
     "loss": "mean loss over the training sequences",
     "free_energy": "loss + weight decay + beta × negative entropy",
+    "penalised_loss": "loss + (weight_decay/2) mean |theta|² of heads that are points, which have no free energy",
     "energy_rise": "largest rise of the free energy over one step so far",
     "slope": "‖∇psi + beta ∇log rho‖ in L2(rho), 0 at rest; its square is the rate at which the free energy falls",
     "step_error": "L1 distance of the last step of rho to the step of the other order: what one step errs at most",
@@ -75,33 +77,46 @@ def token_columns(report: TokenReport) -> dict[str, float]:
     return {name: np.nan if value is None else float(value) for name, value in names.items()}
 
 
-def row(moment: Moment, heads: FokkerPlanckHeads) -> dict[str, float]:
+def row(moment: Moment, heads: HeadSide) -> dict[str, float]:
     """One row of the history."""
-    state, report = moment.state, heads.report(moment.state.rho)
+    state = moment.state
     values = {
         "s": state.s,
         "step": float(state.step),
         "ds": state.ds,
         "rejected": float(state.rejected),
         "loss": moment.variation.loss,
+        **_head_columns(moment, heads),
+        **token_columns(moment.variation.report),
+    }
+    return {name: values[name] for name in COLUMNS if name in values}
+
+
+def _head_columns(moment: Moment, heads: HeadSide) -> dict[str, float]:
+    """The series of the heads; heads that are points have only one."""
+    state = moment.state
+    if isinstance(heads, LangevinHeads):
+        return {"penalised_loss": moment.variation.loss + heads.decay(state.rho)}
+    out = {
         "free_energy": moment.free_energy,
         "energy_rise": state.energy_rise,
         "slope": moment.slope,
         "step_error": state.step_error,
         "limited_rho": state.limited,
-        "mass_error_rho": float(report.mass_error.max()),
-        "min_rho": float(report.minimum),
-        "wall_mass_rho": float(report.wall_mass.max()),
-        **token_columns(moment.variation.report),
     }
-    return {name: values[name] for name in COLUMNS}
+    if isinstance(heads, FokkerPlanckHeads):
+        report = heads.report(state.rho)
+        out["mass_error_rho"] = float(report.mass_error.max())
+        out["min_rho"] = float(report.minimum)
+        out["wall_mass_rho"] = float(report.wall_mass.max())
+    return out
 
 
 def certificates(history: Mapping[str, FloatArray]) -> dict[str, float | bool | None]:
     """The worst of each series over the run; None where it was not measured."""
     worst: dict[str, float | bool | None] = {}
     for name in COLUMNS:
-        if name in ("s", "step", "ds", "loss", "free_energy", "slope"):
+        if name in ("s", "step", "ds", "loss", "free_energy", "penalised_loss", "slope"):
             continue
         series = history.get(name, np.empty(0))
         known = series[np.isfinite(series)]

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from meanfield_pde.output.ensemble_file import FAILED, FINISHED
 from meanfield_pde.output.ensemble_job import Ended, Event, Reached
-from meanfield_pde.output.progress import duration, is_terminal
+from meanfield_pde.output.progress import duration, is_terminal, values_of
 
 # plain lines between the ends of members: one each so many parts of all the work
 PARTS = 10
@@ -110,7 +110,7 @@ class EnsembleProgress:
 
 
 def _values(reached: Reached) -> str:
-    values = f"loss {reached.loss:.6g}, free energy {reached.free_energy:.6g}"
+    values = values_of(reached.loss, reached.free_energy)
     return f"s {reached.s:.4g} / {reached.s_end:g}, step {reached.step}, {values}"
 
 

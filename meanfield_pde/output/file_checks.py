@@ -20,9 +20,21 @@ MASS = 1e-3
 
 
 def law_shape(problem: Problem) -> tuple[int, ...]:
-    """The shape of rho in a problem with training, (layers, *cells)."""
+    """The shape of rho in a problem with training, (layers, *cells), or (layers, H, q) where heads are points."""
     layers = 1 if problem.depth is None or problem.depth.shared else problem.depth.layers
-    return (layers, *given(problem.heads, "heads").cells)
+    cells = given(problem.heads, "heads").cells
+    if "heads" in problem.sides:
+        return (layers, given(given(problem.particles, "particles").heads, "particles.heads"), len(cells))
+    return (layers, *cells)
+
+
+def _heads(path: Path, name: str, values: Any, problem: Problem) -> None:
+    """Refuse laws of heads of another mass than 1, and heads that are not finite."""
+    if "heads" not in problem.sides:
+        grid = given(problem.heads, "heads").grid()
+        _laws(path, name, values, grid.cells, grid.cell_volume)
+    elif not np.isfinite(values).all():
+        _refuse(path, name, "not finite somewhere", "finite")
 
 
 def _refuse(path: Path, name: str, found: Any, wanted: object) -> None:
@@ -51,8 +63,7 @@ def check_state(path: Path, state: TrainingState, problem: Problem) -> None:
     if problem.training is None:
         _refuse(path, "the training state", "there", "in a problem without training")
     _numbers(path, "rho", state.rho, law_shape(problem))
-    grid = given(problem.heads, "heads").grid()
-    _laws(path, "rho", state.rho, grid.cells, grid.cell_volume)
+    _heads(path, "rho", state.rho, problem)
     for name, kind in (("s", float), ("ds", float), ("step", int), ("rejected", int)):
         value = getattr(state, name)
         if type(value) is not kind or not 0 <= value < np.inf:
@@ -87,8 +98,7 @@ def check_solution(path: Path, solution: Solution) -> None:
     check_record(path, Record(dict(solution.history), solution.snapshot_s, solution.snapshots))
     if problem.training is not None and np.size(solution.snapshots):
         _numbers(path, "heads/rho", solution.snapshots, (len(solution.snapshot_s), *law_shape(problem)))
-        grid = given(problem.heads, "heads").grid()
-        _laws(path, "heads/rho", solution.snapshots, grid.cells, grid.cell_volume)
+        _heads(path, "heads/rho", solution.snapshots, problem)
     cells = () if problem.tokens is None else problem.tokens.cells
     laws: Mapping[str, tuple[Any, Any]] = {
         "mu": (solution.depth_t, solution.mu),
@@ -102,5 +112,11 @@ def check_solution(path: Path, solution: Solution) -> None:
                 _refuse(path, name, "not finite somewhere", "finite")
     if problem.tokens is not None and np.size(solution.mu):
         _laws(path, "mu", solution.mu, cells, problem.tokens.grid().cell_volume)
+    if np.size(solution.points):
+        dim, particles = len(cells), given(problem.particles, "particles")
+        count = given(particles.tokens, "particles.tokens")
+        _numbers(path, "tokens/points", solution.points, (len(solution.depth_t), len(solution.names), count, dim))
+        if not np.isfinite(solution.points).all():
+            _refuse(path, "tokens/points", "not finite somewhere", "finite")
     if np.size(solution.queries) and np.ndim(solution.queries) != 4:
         _refuse(path, "queries/x", f"of {np.ndim(solution.queries)} axes", "of 4")

@@ -20,6 +20,12 @@ from meanfield_pde.output.solution import Solution
 from meanfield_pde.problem_file import dump_problem, parse_problem
 from meanfield_pde.training.state import TrainingState
 
+# what a record holds of the heads: their law on a grid, or H heads
+HEADS = {
+    "rho": "law of the heads: (snapshot, layer, *cells), samples at cell centres",
+    "points": "heads as particles: (snapshot, layer, head, axis)",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -54,13 +60,15 @@ def _dataset(file: Any, name: str, data: Any, meaning: str) -> None:
     file.create_dataset(name, data=data).attrs["meaning"] = meaning
 
 
-def _write_record(file: Any, record: Record) -> None:
+def _kept(points: bool) -> str:
+    return "points" if points else "rho"
+
+
+def _write_record(file: Any, record: Record, points: bool = False) -> None:
     for name, series in record.history.items():
         _dataset(file, f"history/{name}", series, COLUMNS.get(name, name))
     _dataset(file, "heads/s", record.snapshot_s, "training times of the snapshots")
-    _dataset(
-        file, "heads/rho", record.snapshots, "law of the heads: (snapshot, layer, *cells), samples at cell centres"
-    )
+    _dataset(file, f"heads/{_kept(points)}", record.snapshots, HEADS[_kept(points)])
 
 
 def _read(file: Any, name: str) -> Any:
@@ -74,7 +82,7 @@ def _read_text(file: Any, name: str) -> tuple[str, ...]:
 
 def _read_record(file: Any) -> Record:
     history = {name: _read(file, f"history/{name}") for name in COLUMNS if holds(file, f"history/{name}")}
-    return Record(history, _read(file, "heads/s"), _read(file, "heads/rho"))
+    return Record(history, _read(file, "heads/s"), _read(file, f"heads/{_kept(holds(file, 'heads/points'))}"))
 
 
 def _write_state(file: Any, state: TrainingState) -> None:
@@ -157,11 +165,14 @@ def write_result(path: Path, solution: Solution, identity: str = "") -> None:
         file["problem"] = dump_problem(solution.problem)
         file.attrs["outcome"], file.attrs["identity"] = solution.outcome, identity
         file["names"] = np.array(solution.names, dtype=h5py.string_dtype())
-        _write_record(file, Record(dict(solution.history), solution.snapshot_s, solution.snapshots))
+        record = Record(dict(solution.history), solution.snapshot_s, solution.snapshots)
+        _write_record(file, record, solution.heads_are_points)
         _dataset(file, "tokens/t", solution.depth_t, "depth")
         _dataset(file, "tokens/mu", solution.mu, "law of the tokens: (depth, sequence, *cells), cell averages")
         _dataset(file, "costate/t", solution.costate_t, "depth")
         _dataset(file, "costate/p", solution.p, "costate of each sequence's own loss: (depth, sequence, *cells)")
+        if solution.points.size:
+            _dataset(file, "tokens/points", solution.points, "tokens as particles: (depth, sequence, token, axis)")
         if solution.queries.size:
             meaning = "query points at the layer edges: (layer edge, sequence, query, axis), NaN where there is none"
             _dataset(file, "queries/x", solution.queries, meaning)
@@ -197,6 +208,7 @@ def read_result(path: Path) -> Solution:
             _read(file, "costate/p"),
             _read_text(file, "names"),
             _read(file, "queries/x") if holds(file, "queries") else np.empty(0),
+            _read(file, "tokens/points") if holds(file, "tokens/points") else np.empty(0),
         )
 
     found = read_file(path, "result file", take)

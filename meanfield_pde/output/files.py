@@ -21,7 +21,7 @@ from meanfield_pde.errors import FileError, MeanFieldError
 from meanfield_pde.foreign_files import foreign_bytes
 
 # raised when the layout of a file changes
-SCHEMA = 2
+SCHEMA = 3
 # raised when a change alters results; a new package version alone does not
 NUMERICS = 3
 # behind the last byte of HDF5, which ignores it: the digest of all bytes before

@@ -13,6 +13,7 @@ import numpy as np
 
 from meanfield_pde.errors import FileError
 from meanfield_pde.output.plots_heads import head_figures
+from meanfield_pde.output.plots_points import head_points_figure, token_points_figure
 from meanfield_pde.output.plots_shallow import prediction_figure
 from meanfield_pde.output.plots_titles import heading
 from meanfield_pde.output.plots_tokens import token_figures
@@ -54,7 +55,11 @@ def figures(solution: Solution, folder: Path) -> list[Path]:
 def _all(solution: Solution) -> Iterator[tuple[str, Any]]:
     if len(solution.mu):
         yield from token_figures(solution)
-    if len(solution.snapshots):
+    if len(solution.points):
+        yield "tokens", token_points_figure(solution)
+    if solution.heads_are_points and len(solution.snapshots):
+        yield "heads", head_points_figure(solution)
+    elif len(solution.snapshots):
         yield from head_figures(solution)
     if solution.problem.kind == "shallow" and len(solution.snapshots):
         prediction = prediction_figure(solution)
@@ -76,10 +81,9 @@ def training_figure(solution: Solution) -> Any:
     figure = Figure(figsize=(6.4, 3.4), layout="constrained")
     figure.suptitle(heading(solution, "training", 6.4))
     panels = np.atleast_1d(figure.subplots(1, 2, sharex=True))
-    for axes, name, colour, label in (
-        (panels[0], "loss", BLUE, loss),
-        (panels[1], "free_energy", ORANGE, "free energy F(rho)"),
-    ):
+    points = ("penalised_loss", "loss and weight decay")
+    second = points if solution.heads_are_points else ("free_energy", "free energy F(rho)")
+    for axes, name, colour, label in ((panels[0], "loss", BLUE, loss), (panels[1], second[0], ORANGE, second[1])):
         values = solution.history[name]
         axes.plot(s, values, color=colour, marker="." if len(s) < 60 else "", markersize=4, linewidth=1.3)
         axes.set_xlabel("training time s")

@@ -49,7 +49,7 @@ def head_figures(solution: Solution) -> Iterator[tuple[str, Any]]:
 
 
 def axis_names(solution: Solution, grid: Grid) -> tuple[str, ...]:
-    """The parameters of the head family, with what they do."""
+    """The parameters of the head family, with what they do; ``grid`` is the box that the heads live in."""
     heads = solution.problem.heads
     names: tuple[str, ...] = ()
     alone = False

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import isnan
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -30,6 +31,11 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def values_of(loss: float, free_energy: float) -> str:
+    """Loss and free energy in words; heads that are points have no free energy."""
+    return f"loss {loss:.6g}" + ("" if isnan(free_energy) else f", free energy {free_energy:.6g}")
 
 
 @dataclass(slots=True)
@@ -68,7 +74,7 @@ class Progress:
             self.first = (state.s, now)
         if self.s_end is None or self.quiet:
             return
-        values = f"loss {moment.variation.loss:.6g}, free energy {moment.free_energy:.6g}"
+        values = values_of(moment.variation.loss, moment.free_energy)
         if self.bar is not None:
             words = f"s {state.s:.4g} / {self.s_end:g}, step {state.step}, {values}{self._left(now)}"
             self.bar.update(self.bar.task_ids[0], completed=state.s, words=words)

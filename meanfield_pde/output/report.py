@@ -14,6 +14,7 @@ from meanfield_pde.output.checkpoints import RESULT, checkpoint_files, newest
 from meanfield_pde.output.file_schema import read_result
 from meanfield_pde.output.run import PROBLEM
 from meanfield_pde.output.solution import Solution
+from meanfield_pde.problem import Problem
 from meanfield_pde.problem_checks import ROLES
 from meanfield_pde.problem_file import load_problem
 from meanfield_pde.sequences import sequence_batch
@@ -43,6 +44,8 @@ HEAD_CERTIFICATES = {
     "limited_rho": "L1 moved to keep rho positive (a step)",
     "rejected": "trial steps cut",
 }
+# what of them there is when tokens are particles
+TOKEN_PARTICLES = ("table_error", "table_size", "dual")
 COUNTS = ("table_size", "limited", "rejected")
 # the normal quantile of a two-sided interval of 95 %
 Z95 = 1.959963984540054
@@ -79,6 +82,8 @@ def summary(solution: Solution) -> dict[str, Any]:
         "loss_first": _end(history, "loss", 0) if problem.training is not None else None,
         "loss": _end(history, "loss", -1),
         "free_energy": _end(history, "free_energy", -1),
+        "penalised_loss": _end(history, "penalised_loss", -1),
+        "particles": _particles(problem),
         **certified,
         "accuracy": accuracy,
         "warnings": notes,
@@ -88,8 +93,19 @@ def summary(solution: Solution) -> dict[str, Any]:
     return cleaned
 
 
+def _particles(problem: Problem) -> dict[str, int | None] | None:
+    """How many tokens a sequence and heads a layer a run takes as particles; None when it takes none."""
+    if not problem.sides:
+        return None
+    return {side: getattr(problem.particles, side) for side in problem.sides}
+
+
 def certificates_of(solution: Solution) -> dict[str, str]:
     """The certificates that the kind of problem has, with what they say."""
+    sides = solution.problem.sides
+    if sides:
+        seen: tuple[str, ...] = TOKEN_PARTICLES if "tokens" in sides else tuple(TOKEN_CERTIFICATES)
+        return {name: TOKEN_CERTIFICATES[name] for name in seen} | ({} if "heads" in sides else HEAD_CERTIFICATES)
     # without depth nothing of the tokens moves that could be certified but what their box leaves out
     known = ("outside_mass_mu",) if solution.problem.kind == "shallow" else tuple(TOKEN_CERTIFICATES)
     tokens = {name: TOKEN_CERTIFICATES[name] for name in known} if solution.problem.tokens is not None else {}

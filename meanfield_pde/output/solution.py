@@ -55,7 +55,8 @@ class Solution:
     Shapes: ``depth_t`` (n_t,) with ``mu`` (n_t, B, *cells); ``costate_t`` (n_e,) with ``p`` (n_e, B, *cells), the
     reported (filtered) costate of each sequence's own loss; ``snapshot_s`` (S,) with ``snapshots`` (S, layers, *cells);
     ``history`` one series (rows,) a diagnostic; ``queries`` (layers + 1, B, Q, d), where the query points are at the
-    layer edges, NaN where a sequence has fewer than others.
+    layer edges, NaN where a sequence has fewer than others. Where tokens are particles there are ``points``
+    (n_t, B, N, d) and no mu or p; where heads are, snapshots are (S, layers, H, q).
     Meaning: ``outcome`` is "finished" or says why the run ended; ``state`` is the last training state (a step
     short of s_end when s_end is no step), the last snapshot is rho at s_end.
     """
@@ -72,6 +73,12 @@ class Solution:
     p: FloatArray
     names: tuple[str, ...] = ()
     queries: FloatArray = field(default_factory=lambda: np.empty(0))
+    points: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def heads_are_points(self) -> bool:
+        """Whether snapshots hold H heads a layer rather than their law."""
+        return "heads" in self.problem.sides
 
     @property
     def token_grid(self) -> Grid | None:
@@ -80,9 +87,9 @@ class Solution:
 
     @property
     def head_grid(self) -> Grid | None:
-        """The grid of rho."""
+        """The grid of rho; None where heads are points."""
         heads = self.problem.heads
-        return None if heads is None or heads.points else heads.grid()
+        return None if heads is None or heads.points or self.heads_are_points else heads.grid()
 
     @property
     def is_done(self) -> bool:
@@ -119,7 +126,10 @@ class Solution:
 
     @property
     def rho(self) -> FloatArray:
-        """The last law of the heads, (layers, *cells). Raises: MeanFieldError for a problem of tokens alone."""
+        """The last law of the heads, (layers, *cells), or the last heads, (layers, H, q).
+
+        Raises: MeanFieldError for a problem of tokens alone.
+        """
         if not len(self.snapshots):
             raise MeanFieldError("this problem has no law of heads that moves; its heads are given")
         return np.asarray(self.snapshots[-1])
@@ -160,6 +170,9 @@ class Solution:
 
     def _side(self, batch: SequenceBatch, threads: int | None) -> tuple[GridTokens, tuple[Measure, ...]]:
         head_grid = self.head_grid
+        if self.heads_are_points and len(self.snapshots):
+            heads = tuple(Measure.particles(layer) for layer in self.rho)
+            return grid_tokens(self.problem, batch, heads[0].points, threads), heads
         if head_grid is None or not len(self.snapshots):
             fixed = fixed_heads(self.problem)
             return grid_tokens(self.problem, batch, fixed[0].points, threads), fixed

@@ -72,8 +72,6 @@ def solve(
     Warns: what `Solution.warnings` says.
     """
     _check_means(threads, memory)
-    if problem.sides:
-        raise MeanFieldError("particles.sides are not run into files yet: take meanfield_pde.training.particle_runs")
     with threadpool_limits(limits=1, user_api="blas"):
         ready = interruptible(lambda: assemble(problem, threads, memory))
         if on_ready is not None:
@@ -99,6 +97,8 @@ def _check_means(threads: object, memory: object) -> None:
 
 
 def _split(ready: Assembled, split: Split) -> Assembled:
+    if ready.problem.sides:
+        raise MeanFieldError("particles.sides are not covered with a scheduler of workers: run without --scheduler")
     if ready.training is None or ready.tokens is None:
         raise MeanFieldError(
             f"kind = '{ready.problem.kind}' trains by no sequences in depth that could be divided among workers: "
@@ -139,7 +139,7 @@ def _solve_training(
     on_moment: Callable[[Moment], None] | None,
     stop: Stop,
 ) -> Solution:
-    problem, heads, training = ready.problem, given(ready.heads, "heads"), given(ready.training, "training")
+    problem, training = ready.problem, given(ready.training, "training")
     keys = given(problem.training, "training")
     kept = output_times(problem, keys.s_end)
     asked = set(kept)
@@ -152,7 +152,7 @@ def _solve_training(
             break
         final, s = moment, moment.state.s
         if s in asked or moment.state.step % problem.output.every == 0:
-            recorder.add_row(row(moment, heads))
+            recorder.add_row(row(moment, training.heads))
         if s in asked:
             recorder.add_snapshot(s, moment.state.rho)
         for observer in observers:
@@ -171,17 +171,20 @@ def _solve_training(
 
 def _trained(ready: Assembled, outcome: str, state: TrainingState, last: Moment, recorder: Recorder) -> Solution:
     """The solution at the last moment, which is its last row and snapshot whether it was asked for or not."""
-    heads = given(ready.heads, "heads")
+    heads = given(ready.training, "training").heads
     closing = Recorder.resumed(recorder.freeze())
     closing.add_row(row(last, heads))
     closing.add_snapshot(last.state.s, last.state.rho)
     record = closing.freeze()
     times, mu, costate_t, p, queries = EMPTY, EMPTY, EMPTY, EMPTY, EMPTY
-    names = () if ready.batch is None else ready.batch.names
-    tokens = ready.tokens
+    points = EMPTY
+    tokens, particles = ready.tokens, ready.particles
+    rho = heads.measure(last.state.rho)
     if tokens is not None:
         times = tokens.edges
-        rho = heads.measure(last.state.rho)
         mu, costate_t, p, queries, _, _ = interruptible(lambda: _depth(tokens, rho, times))
+    elif particles is not None:
+        times = particles.layers.edges
+        points = interruptible(lambda: particles.sweep(rho)[1].nodes)
     kept_rho = (record.history, record.snapshot_s, record.snapshots)
-    return Solution(ready.problem, outcome, state, *kept_rho, times, mu, costate_t, p, names, queries)
+    return Solution(ready.problem, outcome, state, *kept_rho, times, mu, costate_t, p, ready.names, queries, points)

@@ -54,6 +54,11 @@ class Layers:
     constant: FloatArray
     leak: float
 
+    @property
+    def edges(self) -> FloatArray:
+        """Depths between the layers, (count + 1,)."""
+        return np.array([self.T * k / self.count for k in range(self.count + 1)])
+
     def length(self, layer: int) -> float:
         """Depth of a layer, from its edges, so that steps do not add up rounding."""
         return self.T * (layer + 1) / self.count - self.T * layer / self.count

@@ -89,6 +89,8 @@ def orders(
     ``short`` says that both miss ``declared``.
     Raises: MeanFieldError for unknown schemes, or cells that cannot be compared.
     """
+    if problem.sides:
+        raise MeanFieldError("orders are those of schemes on grids: take particles.sides = []")
     flow, known = _flow(problem, exact)
     grids = _cells(problem, cells, doubling=known is None)
     choices = _schemes(flow)

@@ -44,7 +44,8 @@ def assemble(problem: Problem, threads: int | None = None, memory: float = MEMOR
         parts = token_parts(grid, len(batch.mu), depth.layers, times)
         fixed = fixed_heads(problem)
         tokens, parts = fitted(grid_tokens(problem, batch, fixed[0].points, threads), fixed, parts, memory)
-        return Assembled(problem, token_grid=grid, batch=batch, tokens=tokens, fixed_heads=fixed, memory=parts)
+        return Assembled(problem, token_grid=grid, batch=batch, tokens=tokens, fixed_heads=fixed, memory=parts,
+                         names=batch.names)  # fmt: skip
     head_grid = given(problem.heads, "heads").grid()
     training = given(problem.training, "training")
     lengths = (1.0,) if depth.shared else tuple(np.diff(layer_edges(depth)).tolist())
@@ -68,6 +69,7 @@ def assemble(problem: Problem, threads: int | None = None, memory: float = MEMOR
         training=training_of(problem, tokens, heads),
         state=TrainingState(0.0, 0, training.ds, rho),
         memory=parts,
+        names=batch.names,
     )
 
 
@@ -98,5 +100,6 @@ def _heads_alone(problem: Problem, memory: float) -> Assembled:
         training=training_of(problem, side, heads),
         state=TrainingState(0.0, 0, keys.ds, rho),
         memory=parts,
+        names=() if batch is None else batch.names,
     )
 

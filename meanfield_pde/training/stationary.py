@@ -54,6 +54,8 @@ def critical_beta(problem: Problem, lower: float, upper: float, *, threads: int 
 
 
 def _sides(problem: Problem, threads: int | None) -> tuple[TokenSide, FokkerPlanckHeads, FloatArray]:
+    if problem.sides:
+        raise MeanFieldError("heads at rest are sought for laws on grids: take particles.sides = []")
     ready = assemble(problem, threads)
     if ready.training is None or ready.heads is None or ready.state is None:
         raise MeanFieldError("kind = 'tokens' has heads that do not move, so none come to rest: take another kind")

@@ -84,4 +84,5 @@ def assert_same(a: Solution, b: Solution) -> None:
     assert a.state is not None
     assert b.state is not None
     np.testing.assert_array_equal(a.state.rho, b.state.rho)
-    assert replace(a.state, rho=b.state.rho) == b.state
+    # every digit of a float is in its words, and NaN, not measured, is NaN there
+    assert repr(replace(a.state, rho=np.empty(0))) == repr(replace(b.state, rho=np.empty(0)))

@@ -20,6 +20,7 @@ from pathlib import Path
 from file_faults import faults_at_every_write, full_and_locked_disks
 from victims import (
     CONTROLS,
+    SIDES,
     SPLITTINGS,
     Tally,
     begin,
@@ -37,7 +38,8 @@ from meanfield_pde.problem_file import parse_problem
 
 def killed_anywhere(folder: Path, kills: int, chance: random.Random, tally: Tally) -> None:
     """Kill runs of every splitting, control and kind of heads at random moments until there were so many kills."""
-    cases = [(s, c, shared) for shared in (True, False) for c in CONTROLS for s in SPLITTINGS]
+    laws = [(s, c, shared, ()) for shared in (True, False) for c in CONTROLS for s in SPLITTINGS]
+    cases = [*laws, *(("gibbs", "fixed", shared, sides) for shared in (True, False) for sides in SIDES)]
     chance.shuffle(cases)
     each = -(-kills // len(cases))
     done = number = 0
@@ -45,7 +47,7 @@ def killed_anywhere(folder: Path, kills: int, chance: random.Random, tally: Tall
         case = cases[number % len(cases)]
         number += 1
         splitting, kind = case[0] if isinstance(case[0], str) else "table", "shared" if case[2] else "layers"
-        name = f"{number}-{splitting}-{case[1]}-{kind}"
+        name = "-".join([str(number), splitting, case[1], kind, *case[3]])
         aim = min(kills, done + each)
         text, whole, victim = problem_text(*case), folder / f"{name}-whole", folder / name
         began = time.monotonic()

@@ -21,6 +21,10 @@ from meanfield_pde.problem_file import dump_problem, parse_problem
 
 SPLITTINGS = ("gibbs", "lie", "strang", [["diffusion", 0.5], ["drift", 1.0], ["diffusion", 0.5]])
 CONTROLS = ("fixed", "error", "energy")
+# what may be particles in place of laws
+SIDES = (("tokens",), ("heads",), ("tokens", "heads"))
+
+
 @dataclass
 class Tally:
     """What happened, and what was found wrong."""
@@ -37,11 +41,18 @@ class Tally:
             self.faults.append(what)
 
 
-def problem_text(splitting: Any = "gibbs", control: str = "fixed", shared: bool = True, end: float = 1.6) -> str:
-    order = 1 if splitting == "lie" else 2
+def problem_text(
+    splitting: Any = "gibbs",
+    control: str = "fixed",
+    shared: bool = True,
+    sides: tuple[str, ...] = (),
+    end: float = 1.6,
+) -> str:
+    order = 1 if splitting == "lie" or sides else 2
     changes = [f"training.splitting={splitting!r}", f"training.control={control!r}", f"training.order={order}",
                f"depth.shared={str(shared).lower()}", f"training.s_end={end}",
-               *(["output.times=[0.033]"] if end < 0.7 else [])]  # fmt: skip
+               *(["output.times=[0.033]"] if end < 0.7 else []),
+               *([f"particles={{tokens=12,heads=9,sides={list(sides)}}}"] if sides else [])]  # fmt: skip
     return dump_problem(parse_problem(COUPLED, "torture", changes))
 
 

@@ -13,6 +13,8 @@ from meanfield_pde.validation.sampling_noise import Noise, positive
 LEVEL = 0.05
 # a grid error above this part of the noise is said
 GRID_SHARE = 0.2
+# a mean of own runs off the limit by more noise than this is said
+OFF_NOISE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,13 @@ def _notes(noise: Noise, p: float, p_clt: float | None, level: float) -> list[st
         out.append(
             f"from t = {min(label.time for label in without):g} on N is too small for the central limit of {names} (a "
             "few tokens far out rule the noise, or the mean is off by it): our own runs are the measure there"
+        )
+    off = np.abs(noise.bias)
+    if not noise.holds.any() and off.max() > OFF_NOISE:
+        name, time = noise.smooth_labels[int(off.argmax())]
+        out.append(
+            f"the mean of our own runs is off the limit by up to {off.max():.2g} of the noise ({name} at {time:g}): what "
+            "finitely many particles and steps change, more than the noise of one run"
         )
     if p_clt is not None and (p > level) != (p_clt > level):
         out.append(

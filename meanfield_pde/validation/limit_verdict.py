@@ -153,8 +153,8 @@ def _notes(noise: Noise, p: float, p_clt: float | None, level: float) -> list[st
     if not noise.holds.any() and off.max() > OFF_NOISE:
         name, time = noise.smooth_labels[int(off.argmax())]
         out.append(
-            f"the mean of our own runs is off the limit by up to {off.max():.2g} of the noise ({name} at {time:g}): what "
-            "finitely many particles and steps change, more than the noise of one run"
+            f"the mean of our own runs is off the limit by up to {off.max():.2g} of the noise ({name} at {time:g}): "
+            "finitely many particles and steps change more than the noise of one run"
         )
     if p_clt is not None and (p > level) != (p_clt > level):
         out.append(

@@ -45,6 +45,8 @@ FROZEN = Alternative("frozen softmax", "attention weights of the first stage are
 ORDER_1 = Alternative("order-1 integrator", "layers are Euler steps")
 FREE = Alternative("off the circle", "tokens move freely in the plane, and angles are those of their places")
 ALL = (SCORE, VALUE, TRANSPOSE_A, TRANSPOSE_W, AXIS, SUM, FROZEN, ORDER_1, FREE)
+# those that are the same motion by other heads
+OF_HEADS = tuple(one.name for one in (SCORE, VALUE, TRANSPOSE_A, TRANSPOSE_W, SUM))
 
 
 def alternatives_of(model: ParticleTokens, integrator: str) -> tuple[Alternative, ...]:

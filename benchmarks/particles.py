@@ -1,8 +1,9 @@
-"""Tokens on a line, direct and tabulated: rate of the direct kernel, memory, ratio and difference, on one thread.
+"""Tokens direct and tabulated, on one thread: rate of the direct kernel, memory, ratio and difference.
 
-20 000 tokens i.i.d. from N(0, 1) and 16 softmax heads a ~ N(1, .25), w ~ N(-.6, .16): one evaluation of the velocity,
-that is one layer of a residual network. Direct N² 16 = 6.4e9 exponentials; the table q N exponentials and about
-q (2 N + 16 q) multiply-adds.
+On a line 20 000 tokens i.i.d. from N(0, 1) and 16 softmax heads a ~ N(1, .25), w ~ N(-.6, .16): one evaluation of the
+velocity, that is one layer of a residual network. Direct N² 16 = 6.4e9 exponentials; the table q N exponentials and
+about q (2 N + 16 q) multiply-adds. On the circle and in the plane whole runs of the set-ups `torch_circle`
+(1500 tokens, one head, 600 layers) and `torch_plane` (2000 tokens, 12 heads, 100 layers).
 Run: python benchmarks/particles.py
 """
 
@@ -17,8 +18,11 @@ from collections.abc import Callable
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from meanfield_pde import library
 from meanfield_pde.model.heads import head_matrices
+from meanfield_pde.particles.of_problem import run_tokens
 from meanfield_pde.particles.table import line_velocity
+from meanfield_pde.particles.tokens import Trajectory
 from meanfield_pde.particles.velocity import attention_velocity
 
 TOKENS, HEADS, TOLERANCE = 20_000, 16, 1e-10
@@ -65,6 +69,31 @@ def compare() -> dict[str, float]:
     }
 
 
+def runs(name: str, count: int) -> dict[str, float]:
+    """Times of a run of a library problem both ways, drawing included, and how far apart its tokens end."""
+    problem, _ = library.get(name)
+    assert problem.depth is not None
+    assert problem.particles.integrator is not None
+    layers, integrator = problem.depth.layers, problem.particles.integrator
+    assert layers is not None
+
+    def run(way: str) -> Trajectory:
+        return run_tokens(problem, count, layers, integrator, seed=1, way=way)
+
+    exact, found = run("direct"), run("auto")
+    assert found.table_error is not None
+    direct_seconds = processor_seconds(lambda: run("direct"), 3)
+    table_seconds = processor_seconds(lambda: run("auto"), 9)
+    return {
+        "direct_seconds": direct_seconds,
+        "table_seconds": table_seconds,
+        "ratio": direct_seconds / table_seconds,
+        "table_error": found.table_error,
+        "difference": float(np.abs(found.x[-1] - exact.x[-1]).max()),
+    }
+
+
 if __name__ == "__main__":
     with threadpool_limits(limits=1, user_api="blas"):
-        print(json.dumps(compare(), indent=2))
+        rows = {"line": compare(), "circle": runs("torch_circle", 1500), "plane": runs("torch_plane", 2000)}
+        print(json.dumps(rows, indent=2))

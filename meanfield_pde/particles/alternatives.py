@@ -173,7 +173,8 @@ def _free(
     model: ParticleTokens, start: Measure, T: float, layers: int, times: tuple[float, ...] | None
 ) -> Trajectory:
     box = CIRCLE if model.box is None else model.box
-    plane = replace(model, dim=2, box=None)
+    # in the plane unnormalised attention has no table
+    plane = replace(model, dim=2, box=None, way=model.way if model.attention == "softmax" else "direct")
     angles = start.points[:, 0]
     places = Measure.particles(np.stack([np.cos(angles), np.sin(angles)], axis=1), start.weights)
     run = carry(plane, places, T, layers, "euler", times)

@@ -18,6 +18,7 @@ from meanfield_pde.kernels.circle import circle_sums, circle_sums_transpose
 from meanfield_pde.kernels.log_laplace import box_mean_slope, seen_cells
 from meanfield_pde.kernels.scharfetter_gummel import bernoulli
 from meanfield_pde.kernels.token_means import chebyshev_values, token_means
+from meanfield_pde.kernels.token_tables import ring_values, tensor_sums, tensor_values
 from meanfield_pde.model.field import Target
 from meanfield_pde.model.heads import HeadMatrices, head_matrices
 from meanfield_pde.model.lattice import Lattice
@@ -285,3 +286,23 @@ def test_chebyshev_values() -> None:
     c, angle, out = RNG.standard_normal(5), RNG.uniform(0.0, np.pi, 9), np.empty(9)
     chebyshev_values(c, np.cos(angle), out)
     np.testing.assert_allclose(out, np.cos(np.outer(angle, np.arange(5))) @ c, rtol=0, atol=1e-13)
+
+
+def test_tensor_sums_and_values() -> None:
+    y, w, nodes = RNG.standard_normal((2, 7)), RNG.uniform(0.5, 1.0, 7), RNG.standard_normal((2, 4))
+    sums = np.empty((2, 4, 2, 3))
+    tensor_sums(nodes, y, w, sums)
+    e = w * np.exp(nodes[0][:, None, None] * y[0] + nodes[1][None, :, None] * y[1])
+    total, *first = sums.transpose(3, 0, 2, 1).reshape(3, 4, 4)
+    np.testing.assert_allclose(np.array(first) / total, np.stack([e @ y[0], e @ y[1]]) / e.sum(axis=2), rtol=1e-11)
+    c, angle, out = RNG.standard_normal((2, 4, 4)), RNG.uniform(0.0, np.pi, (9, 2)), np.empty((9, 2))
+    tensor_values(c, np.cos(angle), out)
+    one, two = np.cos(angle[:, :1] * np.arange(4)), np.cos(angle[:, 1:] * np.arange(4))
+    np.testing.assert_allclose(out, np.einsum("ni,cik,nk->nc", one, c, two), rtol=0, atol=1e-13)
+
+
+def test_ring_values() -> None:
+    c, angle, out = RNG.standard_normal((2, 5, 2)), RNG.uniform(-np.pi, np.pi, 9), np.empty((9, 2))
+    ring_values(c[0], c[1], np.stack([np.cos(angle), np.sin(angle)], axis=1), out)
+    wanted = (np.exp(1j * np.outer(angle, np.arange(5))) @ (c[0] + 1j * c[1])).real
+    np.testing.assert_allclose(out, wanted, rtol=0, atol=1e-13)

@@ -9,13 +9,14 @@ import pytest
 from numpy.polynomial.chebyshev import chebvander
 
 from meanfield_pde.errors import MeanFieldError, NotConvergedError
+from meanfield_pde.kernels.ring_moments import ring_means, ring_moments
 from meanfield_pde.kernels.token_tables import BLOCK, ring_values, tensor_sums, tensor_values
 from meanfield_pde.measure import Measure
 from meanfield_pde.model.heads import HeadMatrices, head_matrices
 from meanfield_pde.particles.circle_table import circle_velocity
 from meanfield_pde.particles.plane_table import plane_velocity
 from meanfield_pde.particles.tokens import CIRCLE, ParticleTokens, carry
-from meanfield_pde.particles.velocity import attention_velocity
+from meanfield_pde.particles.velocity import attention_velocity, softmax_means
 
 Array = np.ndarray
 RNG = np.random.default_rng(11)
@@ -32,7 +33,7 @@ LAWS = {
 
 def few_heads(scale: float) -> tuple[HeadMatrices, Array]:
     """Five heads of full matrices, two of which share their scores, and weights that sum to less than 1."""
-    theta = scale * RNG.standard_normal((5, 8))
+    theta = scale * np.random.default_rng(7).standard_normal((5, 8))
     theta[3, 4:] = theta[1, 4:]
     return head_matrices("matrix", theta, 2), RNG.uniform(0.05, 0.2, 5)
 
@@ -58,9 +59,10 @@ def test_in_the_plane_the_table_agrees_with_direct_sums(law: str) -> None:
         assert 0.02 * error < np.abs(rough - direct).max() / largest < 5.0 * error
 
 
-@pytest.mark.parametrize("attention", ["softmax", "unnormalised"])
+@pytest.mark.parametrize(("attention", "scale"), [("softmax", 0.9), ("softmax", 4.0), ("unnormalised", 1.5)])
 @pytest.mark.parametrize("law", ["two clumps", "all around", "almost one", "one"])
-def test_on_the_circle_the_table_agrees_with_direct_sums(law: str, attention: str) -> None:
+def test_on_the_circle_the_table_agrees_with_direct_sums(law: str, attention: str, scale: float) -> None:
+    # small scores are summed by moments, large ones are not
     angles = {
         "two clumps": np.concatenate([RNG.vonmises(0.0, 4.0, 300), RNG.vonmises(2.2, 6.0, 300)]),
         "all around": RNG.uniform(-pi, pi, 600),
@@ -68,7 +70,8 @@ def test_on_the_circle_the_table_agrees_with_direct_sums(law: str, attention: st
         "one": np.full(600, 1.0),
     }[law]
     x, w = on_circle(angles), RNG.uniform(0.0, 1.0, 600)
-    heads, rho = few_heads(1.5)
+    heads, rho = few_heads(scale)
+    assert (np.linalg.norm(heads.scores, 2, axis=(1, 2)).max() < 5.0) == (scale < 4.0)
     at = np.concatenate([x, on_circle(RNG.uniform(-pi, pi, 50))])
     direct = attention_velocity(attention, heads, rho, x, w, at)
     found, error = circle_velocity(attention, heads, rho, x, w, at, 1e-10, False)
@@ -163,3 +166,18 @@ def test_interpolants_are_evaluated_as_written_and_apart_from_each_other() -> No
     ring_values(modes.real.copy(), modes.imag.copy(), on_circle(angles), out)
     wanted = (np.exp(1j * np.outer(angles, np.arange(9))) @ modes).real
     np.testing.assert_allclose(out, wanted, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-12, 0.3, 2.0, 5.0])
+def test_means_by_moments_are_softmax_means(size: float) -> None:
+    psi, w = np.concatenate([RNG.vonmises(0.5, 9.0, BLOCK), RNG.vonmises(-2.0, 4.0, 41)]), RNG.random(BLOCK + 41)
+    moments, turned = np.empty((2, 42)), np.exp(-1j * np.outer(np.arange(42), psi)) @ w
+    ring_moments(on_circle(psi), w, moments)
+    np.testing.assert_allclose(moments, [turned.real, turned.imag], rtol=0, atol=1e-13 * w.sum())
+    # also keys along one axis, as a singular A has them
+    keys = size * np.concatenate([on_circle(RNG.uniform(-pi, pi, BLOCK)), np.linspace([-1.0, 0.0], [1.0, 0.0], 9)])
+    means = np.empty(keys.shape)
+    ring_means(keys, moments, means)
+    # as many digits are lost as e^{2|z|} has
+    wanted = softmax_means(keys, on_circle(psi), w)[0]
+    np.testing.assert_allclose(means, wanted, rtol=0, atol=1e-14 + 1e-15 * np.exp(2.0 * size))

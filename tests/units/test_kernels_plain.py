@@ -16,6 +16,7 @@ from meanfield_pde.equations.schemes import SCHEMES, DualReconstruction, scheme
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels.circle import circle_sums, circle_sums_transpose
 from meanfield_pde.kernels.log_laplace import box_mean_slope, seen_cells
+from meanfield_pde.kernels.ring_moments import ring_means, ring_moments
 from meanfield_pde.kernels.scharfetter_gummel import bernoulli
 from meanfield_pde.kernels.token_means import chebyshev_values, token_means
 from meanfield_pde.kernels.token_tables import ring_values, tensor_sums, tensor_values
@@ -306,3 +307,14 @@ def test_ring_values() -> None:
     ring_values(c[0], c[1], np.stack([np.cos(angle), np.sin(angle)], axis=1), out)
     wanted = (np.exp(1j * np.outer(angle, np.arange(5))) @ (c[0] + 1j * c[1])).real
     np.testing.assert_allclose(out, wanted, rtol=0, atol=1e-13)
+
+
+def test_ring_moments_and_means() -> None:
+    psi, w, moments = RNG.uniform(-np.pi, np.pi, 7), RNG.uniform(0.5, 1.0, 7), np.empty((2, 20))
+    y, keys, means = np.stack([np.cos(psi), np.sin(psi)], axis=1), RNG.standard_normal((5, 2)), np.empty((5, 2))
+    ring_moments(y, w, moments)
+    turned = np.exp(-1j * np.outer(np.arange(20), psi)) @ w
+    np.testing.assert_allclose(moments, [turned.real, turned.imag], rtol=0, atol=1e-13)
+    ring_means(keys, moments, means)
+    e = w * np.exp(keys @ y.T)
+    np.testing.assert_allclose(means, e @ y / e.sum(axis=1, keepdims=True), rtol=0, atol=1e-12)

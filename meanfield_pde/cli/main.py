@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BAD_INPUT, FAILED = 2, 3
 EXITS = "Exit codes: 0 done, 2 bad input, 3 not finite or failed check, 130 stopped early with the state saved."
+VERDICT_EXITS = "Exit codes: 0 consistent, 2 bad input, 3 a verdict rejects, 4 not enough data for any verdict."
 
 app = typer.Typer(
     name="meanfield-pde",
@@ -239,6 +240,44 @@ def stationary_command(
     from meanfield_pde.cli.running import find_problem
 
     print_stationary(find_problem(problem, set_ or ()), critical, tolerance, json, threads)
+
+
+@app.command("validate", short_help="Judge the output of a particle code.", epilog=VERDICT_EXITS)
+def validate_command(
+    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help=NAME_OR_FILE)],
+    data: Annotated[
+        str,
+        typer.Argument(metavar="DATA", help="A .npz, .h5, .npy, .csv or .parquet file, or an example, such as line."),
+    ],
+    set_: Set = None,
+    names: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A TOML file of array names (DATA with the ending .toml, if there is one)."),
+    ] = None,
+    verdict: Annotated[
+        str | None, typer.Option(metavar="limit|identity", help="Ask for one verdict alone (both).")
+    ] = None,
+    level: Annotated[float, typer.Option(metavar="X", help="How often the limit may reject what is right.")] = 0.05,
+    runs: Annotated[int, typer.Option(metavar="N", help="Runs of our own by which the noise is known.")] = 99,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Folder for verdict.json and a figure.")
+    ] = None,
+    json: Json = False,
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """Ask whether the tokens or heads that a particle code has recorded agree with a problem.
+
+    Identity: the same first tokens through our own particles, up to rounding. Limit: statistics of the sample against
+    the noise of as many particles, at one level for all. Where one rejects, the fault that explains it best.
+    """
+    from meanfield_pde.cli.validating import print_validation
+
+    code = print_validation(
+        problem, data, set_ or (), names=names, asked=verdict, level=level, runs=runs, folder=output, as_json=json,
+        threads=threads, quiet=quiet,
+    )  # fmt: skip
+    raise typer.Exit(code)
 
 
 @app.command("demo", short_help="Handwritten digits, then an exact solution.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from meanfield_pde.arrays import FloatArray
+from meanfield_pde.arrays import FloatArray, IntArray
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.measure import Measure
 from meanfield_pde.particles.alternatives import Alternative, alternatives_of
@@ -40,6 +40,11 @@ class Effect:
     def interval(self) -> tuple[float, float] | None:
         """The least and largest value of the parameter, None without one."""
         return (float(self.values[0]), float(self.values[-1])) if len(self.values) else None
+
+    def among(self, places: IntArray) -> Effect:
+        """The same for some of the statistics, at these places (j,)."""
+        noise = self.noise[:, places[:, None], places]
+        return replace(self, changes=self.changes[:, places], noise=noise, spreads=self.spreads[:, places])
 
     def at(self, value: float | None) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Change (K,), noise (K, K) and spread (K,) at a value: changes by a cubic spline, the others by lines."""

@@ -45,6 +45,16 @@ class PreparedHeads:
     loss_times: FloatArray
     noise: Noise
 
+    @property
+    def grid(self) -> Grid:
+        """The grid of the heads."""
+        return self.trained.grid
+
+    @property
+    def densities(self) -> FloatArray:
+        """The law of the heads (m, *cells) at the times."""
+        return self.trained.densities
+
     def found(self, data: Trajectory) -> Found:
         """What the data show, the mean over their runs."""
         found = self.observed.mean(data.points)

@@ -8,6 +8,7 @@ import numpy as np
 
 from meanfield_pde.arrays import BoolArray, FloatArray, IntArray
 from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.grid import Grid
 from meanfield_pde.particles.tokens import edges_at
 from meanfield_pde.problem import Problem, given
 from meanfield_pde.validation.central_limit import central_limit
@@ -65,6 +66,16 @@ class Prepared:
     law: LimitLaw
     observed: Observables
     noise: Noise
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of the law."""
+        return self.law.grid
+
+    @property
+    def densities(self) -> FloatArray:
+        """The law (m, *cells) at the times."""
+        return self.law.densities
 
 
 def prepare(

@@ -29,7 +29,7 @@ def draw(verdict: Verdict, title: str, path: Path) -> None:
     axes = figure.subplots(1, 2)
     figure.suptitle(f"{title} — {Path(verdict.data.source).name}", fontsize=11)
     if limit is not None and evidence is not None:
-        _z(axes[0], limit)
+        _z(axes[0], limit, evidence.noise.maximum.critical(limit.level))
         lines = [law for law in evidence.observed.laws if isinstance(law, LineLaw)]
         if lines:
             _functions(axes[1], verdict.data.points, evidence.observed.times, lines)
@@ -47,7 +47,7 @@ def draw(verdict: Verdict, title: str, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def _z(ax: Any, limit: LimitVerdict) -> None:
+def _z(ax: Any, limit: LimitVerdict, critical: float) -> None:
     times = sorted({one.time for one in limit.smooth})
     names = list(dict.fromkeys(one.name for one in limit.smooth))
     width = min((b - a for a, b in pairwise(times)), default=1.0)
@@ -55,12 +55,12 @@ def _z(ax: Any, limit: LimitVerdict) -> None:
         rows = [one for one in limit.smooth if one.name == name]
         shift = 0.5 * width * ((k + 0.5) / len(names) - 0.5)
         ax.plot([one.time + shift for one in rows], [one.z for one in rows], "o", ms=4, label=name)
-    for level, style in ((1.0, ":"), (2.0, "--")):
-        ax.axhline(level, color="0.6", ls=style, lw=0.8)
-        ax.axhline(-level, color="0.6", ls=style, lw=0.8)
+    ax.axhline(0.0, color="0.6", lw=0.8)
+    for sign in (-1.0, 1.0):
+        ax.axhline(sign * critical, color="0.3", ls="--", lw=0.8)
     ax.set_xlabel("time")
     ax.set_ylabel("(found − predicted)/noise")
-    ax.set_title(f"smooth statistics, p = {limit.p:.2g} for all (level {limit.level:g})", fontsize=10)
+    ax.set_title(f"smooth statistics, p = {limit.p:.2g} (dashed: level {limit.level:g} for all of them)", fontsize=10)
     ax.legend(fontsize=7, ncols=2)
 
 

@@ -51,8 +51,9 @@ def ring_moments(points, w, moments):
 def ring_means(keys, moments, means):
     """m(z) at keys (k, 2) from mu_0 .. mu_{K+1}, moments (2, K + 2); means (k, 2) overwritten.
 
-    Meaning: J_{n-1} = |z|²/4 J_{n+1} + n J_n, downward from J_{K+1} = 0 (Miller); the factor that J has too much falls
-    out of the quotient. Digits go where Z is far below e^|z|.
+    Meaning: J_{n-1} = |z|²/4 J_{n+1} + n J_n, downward from J_{K+1} = 0; the factor that J has too much falls out of
+    the quotient. Digits go where Z is far below e^|z|.
+    Source: Abramowitz & Stegun (1964), 9.6.26.
     """
     last = moments.shape[1] - 2
     above, here = np.empty(BLOCK), np.empty(BLOCK)

@@ -127,6 +127,20 @@ def test_tables_on_a_line_are_the_direct_sums(alternative: Alternative) -> None:
     assert np.abs(runs[1].x[-1] - carry(table, start, 1.0, 8, "heun").x[-1]).max() > 1e-4
 
 
+@pytest.mark.parametrize("circle", [False, True])
+@pytest.mark.parametrize("alternative", [AXIS, FROZEN])
+def test_where_only_the_model_has_a_table_the_alternatives_are_direct(alternative: Alternative, circle: bool) -> None:
+    rng = np.random.default_rng(6)
+    x = rng.vonmises(0.0, 3.0, (240, 1)) if circle else 0.4 * rng.standard_normal((240, 2))
+    heads = (Measure.particles(np.array([[-0.6, 1.2, 0.3], [0.5, 0.7, -0.4]])),)
+    model = ParticleTokens("softmax", "rotation", heads, x.shape[1], CIRCLE if circle else None, way="table")
+    table, direct = (
+        carry_altered(one, Measure.particles(x), 0.5, 4, "heun", None, alternative).x[-1]
+        for one in (model, replace(model, way="direct"))
+    )
+    np.testing.assert_allclose(table, direct, rtol=0, atol=1e-10)
+
+
 def test_on_the_circle_attention_is_altered_in_the_plane() -> None:
     rng = np.random.default_rng(9)
     A, W = rng.normal(size=(2, 2, 2)), rng.normal(size=(2, 2, 2))

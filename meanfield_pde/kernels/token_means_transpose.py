@@ -81,4 +81,5 @@ def token_means_transpose(keys, y_t, w, u, means, to_keys, to_points):
         along *= share
         for c in range(d):
             to_points[c] += u[k, c] * share + keys[k, c] * along
+            # the sum of `along` is 0 but for rounding, which a mean far from 0 would magnify
             to_keys[k, c] = _dot(along, y_t[c]) - means[k, c] * along.sum()

@@ -158,6 +158,20 @@ def test_the_same_arguments_give_the_same_bits_and_times_between_steps_change_no
     assert np.abs(started.theta[-1] - one.theta[-1]).max() == 0.0
 
 
+def test_sequences_and_layers_are_drawn_apart_and_stay_when_others_go() -> None:
+    problem = shipped("torch_train", "training.order=1", "particles.sampling='iid'", 'particles.sides=["tokens"]')
+    starts = token_side(problem).start[:, :, 0]
+    # ranks of draws of one stream would be the same in every sequence
+    ranks = np.argsort(np.argsort(starts, axis=1), axis=1)
+    assert np.abs(np.corrcoef(ranks) - np.eye(4)).max() < 0.4
+    without = replace(problem, sequences=(replace(problem.sequences[0], role="held-out"), *problem.sequences[1:]))
+    np.testing.assert_array_equal(token_side(without).start[:, :, 0], starts[1:])
+    layerwise = shipped("gaussian_layerwise", "training.order=1", "depth.layers=3",
+                        'particles={tokens=40,heads=200,layers=6,sides=["heads"]}')  # fmt: skip
+    heads = first_heads(layerwise)[:, :, 0]
+    assert np.abs(np.corrcoef(heads) - np.eye(3)).max() < 0.3
+
+
 def test_layers_have_heads_of_their_own() -> None:
     problem = shipped("gaussian_layerwise", "training.order=1", "training.s_end=0.1", "depth.layers=4")
     problem = replace(problem, particles=Particles(tokens=40, heads=6, layers=8, sides=BOTH))

@@ -1,8 +1,8 @@
 """The four corners of the square on one problem: what N tokens and H heads err by, along its edges.
 
 The problem is `gaussian_coupled` with rk4 layers, so that only N and H count: heads stay Gaussian, N(eta, C), and in
-the limit of the explicit steps of noisy gradient descent eta ← eta − ds((λI + c2 J)eta + c1 e_w), C ← M C Mᵀ + 2 β ds I
-with M = I − ds(λI + c2 J) and c1, c2 of docs/mathematics.md 5.2. Errors are root mean squares over seeds at s = 1, against
+the limit of the explicit steps of noisy gradient descent eta ← M eta − ds c1 e_w, C ← M C Mᵀ + 2 β ds I with
+M = I − ds(λI + c2 J) and c1, c2 of docs/mathematics.md 5.2. Errors are root mean squares over seeds at s = 1, against
 that limit where heads are points and against the run on grids where they are not. The slopes are −½.
 """
 

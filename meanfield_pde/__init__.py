@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from meanfield_pde.output.report import read_run as read_run
     from meanfield_pde.output.solution import Solution as Solution
     from meanfield_pde.output.solve import solve as solve
+    from meanfield_pde.particles.langevin import LangevinHeads as LangevinHeads
     from meanfield_pde.particles.of_problem import run_tokens as run_tokens
+    from meanfield_pde.particles.token_side import ParticleTokenSide as ParticleTokenSide
     from meanfield_pde.particles.tokens import ParticleTokens as ParticleTokens
     from meanfield_pde.particles.tokens import carry as carry
     from meanfield_pde.problem import Problem as Problem
     from meanfield_pde.problem import Sequence as Sequence
     from meanfield_pde.problem import SequenceFile as SequenceFile
     from meanfield_pde.problem_file import load_problem as load_problem
+    from meanfield_pde.training.particle_runs import run_training as run_training
     from meanfield_pde.training.stationary import critical_beta as critical_beta
     from meanfield_pde.training.stationary import stability as stability
     from meanfield_pde.training.stationary import stationary as stationary
@@ -44,7 +47,10 @@ _WHERE = {
     "ParticleTokens": "meanfield_pde.particles.tokens",
     "carry": "meanfield_pde.particles.tokens",
     "run_tokens": "meanfield_pde.particles.of_problem",
+    "ParticleTokenSide": "meanfield_pde.particles.token_side",
     "FokkerPlanckHeads": "meanfield_pde.equations.rho_fokker_planck",
+    "LangevinHeads": "meanfield_pde.particles.langevin",
+    "run_training": "meanfield_pde.training.particle_runs",
     "solve": "meanfield_pde.output.solve",
     "Solution": "meanfield_pde.output.solution",
     "read_run": "meanfield_pde.output.report",

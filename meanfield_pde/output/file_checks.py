@@ -113,9 +113,11 @@ def check_solution(path: Path, solution: Solution) -> None:
     if problem.tokens is not None and np.size(solution.mu):
         _laws(path, "mu", solution.mu, cells, problem.tokens.grid().cell_volume)
     if np.size(solution.points):
-        dim, particles = len(cells), given(problem.particles, "particles")
-        count = given(particles.tokens, "particles.tokens")
-        _numbers(path, "tokens/points", solution.points, (len(solution.depth_t), len(solution.names), count, dim))
+        if "tokens" not in problem.sides:
+            _refuse(path, "tokens/points", "there", "in a problem whose tokens are a law")
+        count = given(given(problem.particles, "particles").tokens, "particles.tokens")
+        wanted = (len(solution.depth_t), len(solution.names), count, len(cells))
+        _numbers(path, "tokens/points", solution.points, wanted)
         if not np.isfinite(solution.points).all():
             _refuse(path, "tokens/points", "not finite somewhere", "finite")
     if np.size(solution.queries) and np.ndim(solution.queries) != 4:

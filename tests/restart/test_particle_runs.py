@@ -104,6 +104,9 @@ def test_the_files_hold_heads_and_tokens(sides: tuple[str, ...], tmp_path: Path)
         for wrong in (found.snapshots[:, :, 1:], np.where(found.snapshots > 0, np.nan, 1.0)):
             with pytest.raises(FileError, match="does not fit its own problem"):
                 check_solution(tmp_path, replace(found, snapshots=wrong))
+    if "tokens" not in sides:
+        with pytest.raises(FileError, match="whose tokens are a law"):
+            check_solution(tmp_path, replace(found, points=np.zeros((3, 2, 12, 1))))
     if "tokens" in sides:
         for points in (found.points[:, :, 1:], np.full(found.points.shape, np.nan)):
             with pytest.raises(FileError, match="tokens/points"):

@@ -25,8 +25,8 @@ def assemble_particles(problem: Problem, threads: int | None, memory: float) -> 
     """
     training, heads = given(problem.training, "training"), given(problem.heads, "heads")
     lengths, head_grid = layer_lengths(problem), heads.grid()
-    parts = _head_parts(problem, len(lengths)) + _token_parts(problem)
-    check_memory(parts, memory)
+    parts = _head_parts(problem, len(lengths))
+    check_memory(parts + _token_parts(problem, len(trained(problem))), memory)
     own: HeadSide
     of_grid: FokkerPlanckHeads | None = None
     rho: FloatArray
@@ -38,11 +38,13 @@ def assemble_particles(problem: Problem, threads: int | None, memory: float) -> 
     state = TrainingState(0.0, 0, training.ds, rho)
     if "tokens" in problem.sides:
         side = token_side(problem)
+        parts += _token_parts(problem, len(side.start))
         names = tuple(f"sequences[{k}]" for k, _ in trained(problem))
         return Assembled(problem, head_grid=head_grid, particles=side, heads=of_grid, state=state, memory=parts,
                          training=training_of(problem, side, own), names=names)  # fmt: skip
     grid = given(problem.tokens, "tokens").grid()
     batch = sequence_batch(problem, grid, "train")
+    parts += _token_parts(problem, len(batch.mu))
     laws = tuple(with_stencil(law) for law in own.measure(rho))
     tokens, parts = fitted(grid_tokens(problem, batch, laws[0].points, threads), laws, parts, memory)
     joined: TokenSide = PointGradients(tokens)
@@ -60,9 +62,9 @@ def _head_parts(problem: Problem, layers: int) -> tuple[Part, ...]:
     return held, Part("snapshots and their files", 3.0 * points * (kept + 1))
 
 
-def _token_parts(problem: Problem) -> tuple[Part, ...]:
+def _token_parts(problem: Problem, sequences: int) -> tuple[Part, ...]:
+    """What the tokens of so many sequences take; how many a file holds is known once it is read."""
     grid, depth = given(problem.tokens, "tokens").grid(), given(problem.depth, "depth")
-    sequences = len(trained(problem))
     if "tokens" not in problem.sides:
         return token_parts(grid, sequences, depth.layers, 0)
     particles = given(problem.particles, "particles")

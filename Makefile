@@ -13,7 +13,7 @@ help:
 	@echo "make demo       train on handwritten digits, then on the problem with a known exact solution"
 	@echo "make test       lint, then the whole suite"
 	@echo "make torture    runs killed at any moment and faults at every write, compared bit for bit with undisturbed ones"
-	@echo "make fuzz       mutated problem, token, result and checkpoint files: each loads or is refused by name"
+	@echo "make fuzz       mutated problem, token, trajectory, result and checkpoint files: each loads or is refused by name"
 	@echo "make lint       ruff, mypy, import-linter"
 	@echo "make bench      the benchmarks"
 	@echo "make docs       the reference from the docstrings, into build/docs"

@@ -1,4 +1,4 @@
-"""Mutated problem, token, result and checkpoint files through the loaders, and some through the command line.
+"""Mutated problem, token, trajectory, result and checkpoint files through the loaders, some through the command line.
 
 Run by `make fuzz`, and in short by the suite: python tests/fuzz/fuzz.py --files 2000 --commands 60
 Every file has to load or to be refused by name within two seconds: no other exception, no dead process, no traceback.
@@ -20,7 +20,10 @@ from loaders import read_all
 from mutations import mutated
 from seeds import make
 
-SHARES = {"problem": 9, "tokens": 5, "samples": 8, "hdf5": 2, "result": 5, "checkpoint": 5, "segment": 2, "text": 1}
+SHARES = {
+    "problem": 9, "tokens": 5, "samples": 8, "hdf5": 2, "trajectory": 5, "foreign": 2, "names": 1, "result": 5,
+    "checkpoint": 5, "segment": 2, "text": 1,
+}  # fmt: skip
 HOW = ("refused", "loaded", "fault")
 
 

@@ -16,18 +16,34 @@ import numpy as np
 
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
+from meanfield_pde.laws import Gaussian
 from meanfield_pde.output.checkpoints import newest
 from meanfield_pde.output.file_schema import read_checkpoint, read_result, read_segment
 from meanfield_pde.output.report import summary
-from meanfield_pde.problem import Depth, Problem, SequenceFile, Tokens
+from meanfield_pde.problem import Depth, Problem, Sequence, SequenceFile, Tokens
 from meanfield_pde.problem_file import absolute_paths, dump_problem, load_problem
 from meanfield_pde.sample_files import read_samples
 from meanfield_pde.sequences import sequence_batch
+from meanfield_pde.validation.reading import from_arrays, read_trajectory
+from meanfield_pde.validation.trajectory import ArrayNames, read_names
 
 # seconds of processor time that a file may take, and on the clock before its worker is killed
 MOST, PATIENCE = 2.0, 30.0
 MEMORY = 6 * 2**30
 LINE = Tokens((-3.0,), (3.0,), (16,))
+PLANE = Problem(
+    kind="tokens",
+    tokens=Tokens((-6.0, -6.0), (6.0, 6.0), (16, 16)),
+    depth=Depth(),
+    sequences=(Sequence(Gaussian((0.0, 0.0), ((0.4, 0.0), (0.0, 0.4)))),),
+)
+ARRAYS = {
+    "where": np.random.default_rng(1).normal(0.0, 0.6, (12, 3, 2)),
+    "mass": np.ones(12),
+    "keys": np.eye(2)[None],
+    "values": np.eye(2)[None],
+    "t": np.array([0.0, 0.5, 1.0]),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +65,11 @@ def load(kind: str, path: Path) -> None:
         sequence_batch(problem, Grid((-3.0,), (3.0,), (16,), (False,)), entries=problem.sequences)
     elif kind in ("samples", "hdf5"):
         assert np.isfinite(read_samples(path)).all()
+    elif kind in ("trajectory", "foreign"):
+        names = ArrayNames(times=(0.0, 0.5, 1.0)) if path.suffix == ".npy" else None
+        assert np.isfinite(read_trajectory(path, PLANE, names).points).all()
+    elif kind == "names":
+        assert from_arrays(ARRAYS, str(path), PLANE, read_names(path)).points.shape == (1, 3, 12, 2)
     elif kind == "result":
         summary(read_result(path))
     elif kind == "checkpoint":

@@ -182,12 +182,12 @@ def mutated(kind: str, suffix: str, content: bytes, chance: random.Random) -> by
     if chance.random() < 0.02:
         return chance.choice((b"", b"\0", b"\x89HDF\r\n\x1a\n", b"PK\x05\x06" + b"\0" * 18, b"\x93NUMPY", b"[" * 10**6))
     meaning = 0.75 if suffix == ".h5" else 0.5
-    if chance.random() > meaning or (kind == "samples" and suffix == ".csv"):
+    if chance.random() > meaning or suffix in (".csv", ".parquet"):
         return of_bytes(content, chance)
-    if suffix == ".toml":
+    if suffix in (".toml", ".txt"):
         return of_toml(content, chance)
     if suffix == ".npy":
         return of_npy(content, chance)
     if suffix == ".npz":
         return of_npz(content, chance)
-    return of_datasets(content, chance, sealed=kind != "hdf5")
+    return of_datasets(content, chance, sealed=kind not in ("hdf5", "foreign"))

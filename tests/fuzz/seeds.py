@@ -8,6 +8,8 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
 
 from meanfield_pde.output.run import run
 from meanfield_pde.problem_file import load_problem
@@ -94,6 +96,18 @@ control = "error"
 tolerance = 1e-3
 """
 
+NAMES = """
+kind = "tokens"
+points = "where"
+times = [0.0, 0.5, 1.0]
+weights = "mass"
+A = "keys"
+W = "values"
+axes = ["particles", "snapshots", "dimension"]
+columns = [1, 0]
+degrees = false
+"""
+
 
 def _bytes_of(write: str, **arrays: np.ndarray) -> bytes:
     memory = io.BytesIO()
@@ -124,6 +138,7 @@ def make(folder: Path) -> dict[str, list[Path]]:
         file["samples"] = table
     for name, text in (("training", TRAINING), ("tokens", TOKENS), ("rings", RINGS)):
         (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+    _trajectories(folder, rng)
     # that its little boxes touch their walls is no matter here
     warnings.simplefilter("ignore", UserWarning)
     for name in ("training", "rings"):
@@ -134,8 +149,28 @@ def make(folder: Path) -> dict[str, list[Path]]:
         "tokens": [folder / "tokens.npz"],
         "samples": [folder / name for name in ("plain.npz", "samples.npy", "whole.npy", "samples.csv")],
         "hdf5": [folder / "samples.h5", folder / "plain.hdf5"],
+        "trajectory": [folder / f"run.{suffix}" for suffix in ("npz", "npy", "csv")],
+        "foreign": [folder / f"run.{suffix}" for suffix in ("h5", "parquet")],
+        "names": [folder / "names.txt"],
         "result": [path / "result.h5" for path in runs],
         "checkpoint": [path for one in runs for path in sorted((one / "checkpoints").iterdir())],
         "segment": [path for one in runs for path in sorted((one / "segments").iterdir())],
         "text": [path / "problem.toml" for path in runs],
     }
+
+
+def _trajectories(folder: Path, rng: np.random.Generator) -> None:
+    """One trajectory in every kind of file, and names for its arrays."""
+    where, t = rng.normal(0.0, 0.6, (3, 12, 2)), np.array([0.0, 0.5, 1.0])
+    arrays = {"tokens": where, "t": t, "weights": rng.random(12), "A": np.eye(2)[None], "W": np.eye(2)[None]}
+    columns = {"t": np.repeat(t, 12), "particle": np.tile(np.arange(12.0), 3), "x1": where[..., 0].ravel()}
+    columns["x2"] = where[..., 1].ravel()
+    (folder / "run.npz").write_bytes(_bytes_of("savez_compressed", **arrays))
+    (folder / "run.npy").write_bytes(_bytes_of("save", arr=where))
+    (folder / "run.h5").write_bytes(_bytes_of("h5", **arrays))
+    lines = zip(*(column.tolist() for column in columns.values()), strict=True)
+    rows = "\n".join(",".join(repr(v) for v in line) for line in lines)
+    (folder / "run.csv").write_text(",".join(columns) + "\n" + rows, encoding="utf-8")
+    parquet.write_table(pa.table(columns), folder / "run.parquet")
+    # not among the problems, which are all .toml here
+    (folder / "names.txt").write_text(NAMES, encoding="utf-8")

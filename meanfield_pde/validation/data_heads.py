@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.errors import FileError
 from meanfield_pde.model.heads import HeadMatrices
 from meanfield_pde.model.perceptron import heads_at
 from meanfield_pde.particles.alternatives import head_points
@@ -18,33 +17,25 @@ from meanfield_pde.validation.trajectory import Trajectory
 SAME = 1e-6
 
 
-def with_heads_of(problem: Problem, trajectory: Trajectory) -> tuple[Problem, str | None]:
-    """The problem with the heads A, W of the data in place of a law of heads, and a note on how they were taken.
+def with_heads_of(problem: Problem, data: Trajectory) -> tuple[Problem, str | None]:
+    """The problem with the heads A, W of the data, and a note on how they were taken where there is anything to say.
 
-    Meaning: where the problem states its heads as points, theirs are kept, and those of the data must be the same
-    matrices, in the convention exp⟨A x, y⟩ or in that of scores ⟨x, A y⟩, which the note then says.
-    Raises: FileError where they are others.
+    Meaning: they act as exp⟨A x, y⟩, unless the problem states its heads as points and these are the transposes of A:
+    then scores of the data are ⟨x, A y⟩. Heads of the data that are not those stated take their place.
     """
-    A, W = trajectory.A, trajectory.W
+    A, W = data.A, data.W
     if A is None or W is None or problem.heads is None:
         return problem, None
-    if not problem.heads.points:
-        points = tuple(tuple(row) for row in head_points(A, W).tolist())
-        note = f"the {len(A)} heads are those of the data (A in the convention exp⟨A x, y⟩)"
-        return replace(problem, heads=Heads(family="matrix", points=points)), note
-    stated = _matrices(problem)
-    if stated is None or len(stated[0]) != len(A):
-        count = "no matrices" if stated is None else f"{len(stated[0])} heads"
-        raise FileError(f"{trajectory.source} has {len(A)} heads A, W, but the problem states {count}: correct one")
-    gaps = [_gap(stated, turned, W) for turned in (A, A.transpose(0, 2, 1))]
-    if gaps[0] <= SAME:
+    stated = _matrices(problem) if problem.heads.points else None
+    if stated is not None and _same(stated, (A, W)):
         return problem, None
-    if gaps[1] <= SAME:
-        return problem, "A of the data is that of scores ⟨x, A y⟩: its transpose is the problem's"
-    raise FileError(
-        f"{trajectory.source} [A, W] are not the heads that the problem states: they differ by {min(gaps):.1e} of the "
-        "largest entry, in either convention: correct heads.points, or leave A and W out of the data"
-    )
+    if stated is not None and _same(stated, (A.transpose(0, 2, 1), W)):
+        return problem, "heads of the problem, which are those of the data with scores ⟨x, A y⟩"
+    points = tuple(tuple(row) for row in head_points(A, W).tolist())
+    note = f"the {len(A)} heads of the data, in the convention exp⟨A x, y⟩"
+    if problem.heads.points:
+        note += ": they are not those that the problem states"
+    return replace(problem, heads=Heads(family="matrix", points=points)), note
 
 
 def _matrices(problem: Problem) -> tuple[FloatArray, FloatArray] | None:
@@ -54,9 +45,8 @@ def _matrices(problem: Problem) -> tuple[FloatArray, FloatArray] | None:
     return (made.scores[made.index], made.values) if isinstance(made, HeadMatrices) else None
 
 
-def _gap(stated: tuple[FloatArray, FloatArray], A: FloatArray, W: FloatArray) -> float:
-    """The largest difference, relative to the largest entry; inf where shapes differ."""
-    if stated[0].shape != A.shape or stated[1].shape != W.shape:
-        return np.inf
-    pairs = ((stated[0], A), (stated[1], W))
-    return max(float(np.abs(a - b).max() / max(np.abs(a).max(), np.finfo(float).tiny)) for a, b in pairs)
+def _same(stated: tuple[FloatArray, FloatArray], given_here: tuple[FloatArray, FloatArray]) -> bool:
+    return all(
+        a.shape == b.shape and float(np.abs(a - b).max()) <= SAME * float(np.abs(a).max())
+        for a, b in zip(stated, given_here, strict=True)
+    )

@@ -9,15 +9,14 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.measure import Measure
-from meanfield_pde.model.heads import HeadMatrices
-from meanfield_pde.particles.alternatives import head_points
-from meanfield_pde.particles.of_problem import drift_of, particle_tokens
+from meanfield_pde.particles.of_problem import particle_tokens
 from meanfield_pde.particles.tokens import ParticleTokens
 from meanfield_pde.problem import Problem, given
+from meanfield_pde.validation.data_heads import with_heads_of
 from meanfield_pde.validation.trajectory import Trajectory
 
-# our own table of softmax means, and how near matrices are the same
-TOLERANCE, SAME = 1e-12, 1e-6
+# of our own table of softmax means
+TOLERANCE = 1e-12
 # a time may be off a layer edge by this part of the depth: the rounding of a float32
 OFF = 1e-6
 
@@ -60,9 +59,7 @@ class SameTokens:
 def same_tokens(problem: Problem, data: Trajectory) -> SameTokens | str:
     """The recorded tokens with the problem's model, or the reason why there is nothing to carry.
 
-    Meaning: heads are the matrices A and W of the data where it holds them, equally weighted, else the points of the
-    problem. Where the problem has points as well, and A is the transpose of theirs, the file's scores are ⟨x, A y⟩ and
-    A is read so.
+    Meaning: heads are those of `with_heads_of`: the points of the problem, or the matrices of the data for a law.
     """
     if data.kind == "heads":
         return "the data are heads, which are compared by their law"
@@ -84,40 +81,12 @@ def same_tokens(problem: Problem, data: Trajectory) -> SameTokens | str:
 
 
 def _model(problem: Problem, data: Trajectory) -> tuple[ParticleTokens, str]:
-    tokens, heads = given(problem.tokens, "tokens"), problem.heads
+    tokens = given(problem.tokens, "tokens")
     if tokens.noise > 0.0:
         raise MeanFieldError(f"tokens.noise = {tokens.noise:g}: noisy tokens are no function of the first ones")
-    points = heads is not None and bool(heads.points)
-    if data.A is None or data.W is None:
-        if heads is not None and not points:
-            raise MeanFieldError("the heads of the problem are a law: save the matrices A and W of the heads as well")
-        words = "heads of the problem" if points else "no heads"
-        return particle_tokens(problem, tolerance=TOLERANCE), words
-    scores, words = data.A, "heads of the data"
-    if points:
-        scores, words = _read(particle_tokens(problem), data.A, data.W)
-    grid = tokens.grid()
-    law = Measure.particles(head_points(scores, data.W))
-    box = grid if any(grid.periodic) else None
-    attention = problem.attention or "none"
-    drift = drift_of(tokens)
-    return ParticleTokens(attention, "matrix", (law,), grid.dim, box, drift, tolerance=TOLERANCE), words
-
-
-def _read(ours: ParticleTokens, A: FloatArray, W: FloatArray) -> tuple[FloatArray, str]:
-    """A of the data as exp⟨A x, y⟩, decided by the heads of the problem, and words for it."""
-    made, turned = ours.made[0], A.transpose(0, 2, 1)
-    if not isinstance(made, HeadMatrices):
-        return A, "heads of the data"
-    scores = made.scores[made.index]
-    if W.shape != made.values.shape or not _near(W, made.values):
-        return A, "heads of the data, which are not those of the problem"
-    if _near(A, scores):
-        return A, "heads of the data, those of the problem"
-    if _near(turned, scores):
-        return turned, "heads of the data, those of the problem with scores ⟨x, A y⟩"
-    return A, "heads of the data, which are not those of the problem"
-
-
-def _near(one: FloatArray, other: FloatArray) -> bool:
-    return one.shape == other.shape and bool(np.abs(one - other).max() <= SAME * float(np.abs(other).max()))
+    problem, note = with_heads_of(problem, data)
+    if problem.heads is None:
+        return particle_tokens(problem, tolerance=TOLERANCE), "no heads"
+    if not problem.heads.points:
+        raise MeanFieldError("the heads of the problem are a law: save the matrices A and W of the heads as well")
+    return particle_tokens(problem, tolerance=TOLERANCE), note or "heads of the problem"

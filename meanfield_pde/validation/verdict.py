@@ -85,21 +85,20 @@ def validate(
     check_against(data, problem)
     if data.kind == "heads":
         return _of_heads(problem, data, asked, level, own, threads, said)
+    identity = identity_verdict(problem, data) if "identity" in asked else None
     problem, note = with_heads_of(problem, data)
     notes = [] if note is None else [note]
-    identity = identity_verdict(problem, data) if "identity" in asked else None
     code, assumed = _code(problem, data, identity)
     if assumed and "limit" in asked:
         notes.append(f"no integrator is declared or found: the limit takes {code.integrator}, {code.layers} layers")
     without = why_not(problem, data, code) if "limit" in asked else None
+    by_identity = diagnose(problem, data, identity) if identity is not None and identity.passed is False else None
     if "limit" not in asked or without is not None:
-        by_identity = _by_identity(problem, data, identity)
         return Verdict(data, code, identity, None, without, by_identity, (), tuple(notes), None)
     ready = prepare(problem, code, data.times, data.runs, own, threads=threads, said=said)
     limit = limit_verdict(ready.noise, ready.observed.mean(data.points), level)
     seen, by_statistics = _faults(problem, data, code, ready, limit)
-    diagnosis = _by_identity(problem, data, identity) or by_statistics
-    return Verdict(data, code, identity, limit, None, diagnosis, seen, tuple(notes), ready)
+    return Verdict(data, code, identity, limit, None, by_identity or by_statistics, seen, tuple(notes), ready)
 
 
 def why_not(problem: Problem, data: Trajectory, code: ParticleCode) -> str | None:
@@ -123,10 +122,6 @@ def _code(problem: Problem, data: Trajectory, identity: IdentityVerdict | None) 
     law = problem.heads is not None and not problem.heads.points
     heads = said.heads if law else None
     return ParticleCode(data.count, layers, integrator or ASSUMED, said.sampling, heads), not known
-
-
-def _by_identity(problem: Problem, data: Trajectory, identity: IdentityVerdict | None) -> Diagnosis | None:
-    return diagnose(problem, data, identity) if identity is not None and identity.passed is False else None
 
 
 class _Faults(NamedTuple):

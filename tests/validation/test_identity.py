@@ -116,13 +116,13 @@ def test_weights_and_several_runs_of_which_all_must_agree() -> None:
 def test_heads_of_the_data_come_first_and_are_read_by_their_convention() -> None:
     tokens = dense(FIRST)
     turned = A.transpose(0, 2, 1).copy()
-    assert "heads of the data, those of the problem)" in judged(tokens, A=A, W=W).words
+    assert "heads of the problem)" in judged(tokens, A=A, W=W).words
     verdict = judged(tokens, A=turned, W=W)
     assert verdict.passed
     assert "with scores ⟨x, A y⟩" in verdict.words
     other = dense(FIRST, A=0.5 * A)
     assert judged(other, A=0.5 * A, W=W).passed
-    assert "which are not those of the problem" in judged(other, A=0.5 * A, W=W).words
+    assert "they are not those that the problem states" in judged(other, A=0.5 * A, W=W).words
     of_law = replace(PLANE, heads=LAW)
     assert judged(tokens, of_law, A=A, W=W).passed
     assert judged(tokens, of_law, A=turned, W=W).passed is False

@@ -52,6 +52,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/ensemble.py
 	$(BIN)/python benchmarks/splittings.py
 	$(BIN)/python benchmarks/particles.py
+	$(BIN)/python benchmarks/particle_training.py
 	$(BIN)/python benchmarks/four_corners.py --seeds 8 --sizes 32 128 512
 
 fuzz: $(STAMP)

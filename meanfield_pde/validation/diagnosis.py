@@ -17,7 +17,11 @@ from meanfield_pde.validation.trajectory import Trajectory
 
 # a fit explains the data within so many rounding bounds: its parameter is known to rounding only
 WITHIN = 10.0
+# what is left of a motion that explains cannot be more than so many bounds of the right one
+FAR = 1e4
 STEPS, FIRST, LEAST_STEP = 14, 1e-3, 0.5
+# a fit is given up when two small steps in turn leave more than this part of what there was
+SMALL_STEP, STALLED = 0.1, 0.3
 OTHER_STEPS = "other steps"
 
 
@@ -57,8 +61,9 @@ def diagnose(problem: Problem, data: Trajectory, verdict: IdentityVerdict) -> Di
     Formula: the parameter c of a scale minimises Σ |x_i(c) − X_i|² of the first run at the first snapshot after 0, by
     Gauss and Newton with the difference of the last two runs as the derivative.
     Meaning: the alternatives are those of `particles.alternatives` for the problem's model, and other integrators and
-    numbers of layers. One explains the data if it is within 10 rounding bounds for all runs and times. Where the
-    integrator is not declared, each is tried with the layers of the problem.
+    numbers of layers; scales are fitted only where nothing without a parameter explains the data. One explains the
+    data if it is within 10 rounding bounds for all runs and times. Where the integrator is not declared, each is tried
+    with the layers of the problem.
     Raises: MeanFieldError for a verdict that does not apply.
     """
     case = same_tokens(problem, data)
@@ -80,8 +85,12 @@ def diagnose(problem: Problem, data: Trajectory, verdict: IdentityVerdict) -> Di
 
 
 def _fits(case: SameTokens, right: Motion, bound: float) -> list[Fit]:
-    """All alternatives to one motion."""
-    return [_fit(case, replace(right, alternative=one), bound) for one in alternatives_of(case.model, right.integrator)]
+    """All alternatives to one motion; those with a parameter only if no other explains the data."""
+    out: list[Fit] = []
+    for one in sorted(alternatives_of(case.model, right.integrator), key=lambda one: one.value is not None):
+        if one.value is None or not any(fit.explains for fit in out):
+            out.append(_fit(case, replace(right, alternative=one), bound))
+    return out
 
 
 def _fit(case: SameTokens, motion: Motion, bound: float) -> Fit:
@@ -99,7 +108,7 @@ def _judged(case: SameTokens, motion: Motion, name: str, words: str, value: floa
     gap = moved(case, motion)
     left = np.inf if gap is None else float(np.abs(gap).max())
     # bounds of another motion may be larger, by much if it spreads tokens out
-    own = bound if not np.isfinite(left) or left <= WITHIN * bound else _bound(case, motion, bound)
+    own = _bound(case, motion, bound) if WITHIN * bound < left <= FAR * bound else bound
     if not left <= WITHIN * own:
         return Fit(name, words, value, left, own, False)
     result = compare(case, motion)
@@ -128,6 +137,7 @@ def _scale(case: SameTokens, motion: Motion, alternative: Alternative, bound: fl
     old, new = gap(before), gap(c)
     if old is None or new is None:
         return 1.0
+    stalled = 0
     for _ in range(STEPS):
         slope = (new - old) / (c - before)
         steep = float((slope**2).sum())
@@ -135,6 +145,11 @@ def _scale(case: SameTokens, motion: Motion, alternative: Alternative, bound: fl
             break
         step = -float((slope * new).sum()) / steep
         if abs(step) * float(np.abs(slope).max()) <= 1e-2 * bound:
+            break
+        least = float(np.abs(new + step * slope).max())
+        small = abs(step) <= SMALL_STEP * abs(c) and least > max(STALLED * float(np.abs(new).max()), FAR * bound)
+        stalled = stalled + 1 if small else 0
+        if stalled == 2:
             break
         most = max(abs(c), LEAST_STEP)
         step = min(max(step, -most), most)

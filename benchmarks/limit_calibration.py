@@ -1,7 +1,8 @@
 """How often the limit verdict rejects runs that are right: at the level 5 %, by own runs and by the central limit.
 
 Fresh runs of our own particles, with seeds from the operating system, are judged against one null of own runs that
-shares no seed with them. On a line 1000 runs of N = 500, in the plane and on the circle 200 runs each.
+shares no seed with them. On a line 1000 runs of N = 500, in the plane and on the circle 200 runs each; and on the line
+250 times 4 runs together, whose mean is judged.
 Run: python benchmarks/limit_calibration.py [--quick]
 """
 
@@ -18,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from meanfield_pde import library
 from meanfield_pde.validation.limit_verdict import limit_verdict
+from meanfield_pde.validation.observables import Found
 from meanfield_pde.validation.own_runs import ParticleCode, own_run
 from meanfield_pde.validation.sampling_noise import prepare
 
@@ -33,14 +35,18 @@ SIZES = {"torch_line": (1000, 1999), "torch_plane": (200, 999), "torch_circle": 
 QUICK = {"torch_line": (100, 199), "torch_plane": (20, 99), "torch_circle": (20, 99)}
 
 
-def calibrate(name: str, fresh: int, own: int, seed: int) -> dict[str, float | int | str]:
+def calibrate(name: str, fresh: int, own: int, seed: int, together: int = 1) -> dict[str, float | int | str]:
     """Shares of right runs that are rejected."""
     problem, _ = library.get(name)
     code, times = CODES[name], np.array(TIMES[name])
-    ready = prepare(problem, code, times, 1, own, threads=2, stream=seed)
-    seeds = np.random.SeedSequence(seed).generate_state(fresh, np.uint64)
+    ready = prepare(problem, code, times, together, own, threads=2, stream=seed)
+    seeds = np.random.SeedSequence(seed).generate_state(fresh * together, np.uint64).reshape(fresh, together)
+
+    def one(row: np.ndarray) -> Found:
+        return ready.observed.mean(np.stack([own_run(problem, code, times, int(s)).x for s in row]))
+
     with ThreadPoolExecutor(2) as pool:
-        runs = pool.map(lambda s: ready.observed.read(own_run(problem, code, times, int(s)).x), seeds)
+        runs = pool.map(one, seeds)
         verdicts = [limit_verdict(ready.noise, found, LEVEL) for found in runs]
     by_clt = [v.p_clt is not None and v.p_clt <= LEVEL for v in verdicts]
     ratio = verdicts[0].variance_ratio
@@ -48,6 +54,7 @@ def calibrate(name: str, fresh: int, own: int, seed: int) -> dict[str, float | i
         "problem": name,
         "tokens": code.count,
         "runs": fresh,
+        "together": together,
         "own_runs": own,
         "rejected": float(np.mean([not v.passed for v in verdicts])),
         "rejected_clt": float(np.mean(by_clt)),
@@ -61,7 +68,9 @@ if __name__ == "__main__":
     sizes = QUICK if "--quick" in sys.argv else SIZES
     seed = secrets.randbits(32)
     with threadpool_limits(limits=1, user_api="blas"):
-        for name, (fresh, own) in sizes.items():
+        rows = [(name, fresh, own, 1) for name, (fresh, own) in sizes.items()]
+        rows.append(("torch_line", sizes["torch_line"][0] // 4, sizes["torch_line"][1], 4))
+        for name, fresh, own, together in rows:
             start = time.perf_counter()
-            row = calibrate(name, fresh, own, seed)
+            row = calibrate(name, fresh, own, seed, together)
             print(json.dumps(row | {"seed": seed, "seconds": round(time.perf_counter() - start, 1)}), flush=True)

@@ -12,6 +12,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meanfield_pde.cli.interrupts import leave
+from meanfield_pde.cli.options import (
+    MANY_RUNS,
+    NAME_OR_FILE,
+    ONE_RUN,
+    Folder,
+    Json,
+    Memory,
+    Minutes,
+    Quiet,
+    Scheduler,
+    Set,
+    Steps,
+    Threads,
+    Workers,
+)
+from meanfield_pde.cli.particle_commands import VERDICT_EXITS, rates_command, validate_command
 from meanfield_pde.cli.running import INTERRUPTED, Interrupted, named
 from meanfield_pde.cli.terminal import open_streams, say, show_warning
 from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
@@ -21,7 +37,6 @@ if TYPE_CHECKING:
 
 BAD_INPUT, FAILED = 2, 3
 EXITS = "Exit codes: 0 done, 2 bad input, 3 not finite or failed check, 130 stopped early with the state saved."
-VERDICT_EXITS = "Exit codes: 0 consistent, 2 bad input, 3 a verdict rejects, 4 not enough data for any verdict."
 
 app = typer.Typer(
     name="meanfield-pde",
@@ -33,33 +48,6 @@ app = typer.Typer(
     # plain help: rich would take as long to load as everything else together
     rich_markup_mode=None,
 )
-
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as training.beta=0.1; repeatable."),
-]
-Threads = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Threads to use (all processors); results do not change.")
-]
-Steps = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Stop after N more steps; `resume` goes on bit for bit.")
-]
-Minutes = Annotated[
-    float | None, typer.Option(metavar="X", help="Stop before X minutes on the clock are over; `resume` goes on.")
-]
-Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Bytes the run may take, such as 2GB (4GB).")]
-Workers = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Processes for the members of an ensemble (all processors).")
-]
-Scheduler = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Let a dask cluster carry members, or the sequences of a run.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only say how the run ended.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
-ONE_RUN, MANY_RUNS = "belongs to a single run, not to an ensemble", "belongs to an ensemble, not to a single run"
-NAME_OR_FILE = "A problem of the library (see `list`) or a TOML file."
-
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -242,44 +230,6 @@ def stationary_command(
     print_stationary(find_problem(problem, set_ or ()), critical, tolerance, json, threads)
 
 
-@app.command("validate", short_help="Judge the output of a particle code.", epilog=VERDICT_EXITS)
-def validate_command(
-    problem: Annotated[str, typer.Argument(metavar="PROBLEM", help=NAME_OR_FILE)],
-    data: Annotated[
-        str,
-        typer.Argument(metavar="DATA", help="A .npz, .h5, .npy, .csv or .parquet file, or an example, such as line."),
-    ],
-    set_: Set = None,
-    names: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A TOML file of array names (DATA with the ending .toml, if there is one)."),
-    ] = None,
-    verdict: Annotated[
-        str | None, typer.Option(metavar="limit|identity", help="Ask for one verdict alone (both).")
-    ] = None,
-    level: Annotated[float, typer.Option(metavar="X", help="How often the limit may reject what is right.")] = 0.05,
-    runs: Annotated[int, typer.Option(metavar="N", help="Runs of our own by which the noise is known.")] = 99,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Folder for verdict.json and a figure.")
-    ] = None,
-    json: Json = False,
-    threads: Threads = None,
-    quiet: Quiet = False,
-) -> None:
-    """Ask whether the tokens or heads that a particle code has recorded agree with a problem.
-
-    Identity: the same first tokens through our own particles, up to rounding. Limit: statistics of the sample against
-    the noise of as many particles, at one level for all. Where one rejects, the fault that explains it best.
-    """
-    from meanfield_pde.cli.validating import print_validation
-
-    code = print_validation(
-        problem, data, set_ or (), names=names, asked=verdict, level=level, runs=runs, folder=output, as_json=json,
-        threads=threads, quiet=quiet,
-    )  # fmt: skip
-    raise typer.Exit(code)
-
-
 @app.command("demo", short_help="Handwritten digits, then an exact solution.")
 def demo_command(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for both runs.")] = Path("demo"),
@@ -290,6 +240,10 @@ def demo_command(
     from meanfield_pde.cli.demo import demonstrate
 
     demonstrate(output, threads, quiet)
+
+
+app.command("validate", short_help="Judge the output of a particle code.", epilog=VERDICT_EXITS)(validate_command)
+app.command("rates", short_help="Fit the rate of a particle code.", epilog=EXITS)(rates_command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

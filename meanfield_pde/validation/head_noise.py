@@ -20,7 +20,7 @@ from meanfield_pde.training.particle_runs import run_training
 from meanfield_pde.validation.limit_law import HALVING, LEAST_CELLS
 from meanfield_pde.validation.observables import Found, Label, Observables, observables, predicted
 from meanfield_pde.validation.own_runs import STREAM, ParticleCode, Said
-from meanfield_pde.validation.sampling_noise import RUNS, Noise, check_own, in_groups, noise_of
+from meanfield_pde.validation.sampling_noise import FOR_EACH, RUNS, Noise, check_own, in_groups, noise_of
 from meanfield_pde.validation.trajectory import Trajectory
 
 # so many values of the loss curve are looked at: their neighbours say the same
@@ -100,7 +100,8 @@ def prepare_heads(
     trained = train(problem, data.times, loss_times)
     observed = observables(data.times, trained.densities, trained.grid)
     expected = np.concatenate([predicted(observed, trained.densities, trained.grid), trained.losses])
-    found = _own_runs(problem, code, observed, loss_times, own, threads, stream, said)
+    many = max(own, FOR_EACH * data.runs)
+    found = _own_runs(problem, code, observed, loss_times, many, threads, stream, said)
     of_heads = (Label(_spelled(label.name, problem), label.time) for label in observed.smooth_labels)
     labels = (*of_heads, *(Label(LOSS, s) for s in loss_times.tolist())), observed.distance_labels
     error = _grid_error(problem, data.times, loss_times, observed, expected)

@@ -18,6 +18,8 @@ from meanfield_pde.validation.observables import Found, Label, Observables, obse
 from meanfield_pde.validation.own_runs import STREAM, ParticleCode, Said, layer_error, own_runs
 
 RUNS = 99
+# own runs for each run of the data, at least
+FOR_EACH = 4
 # own runs below this many cannot reject at the usual level, or say what noise is
 LEAST_RUNS = 39
 # the central limit is not used for a statistic if single tokens make more than this share of its variance,
@@ -89,7 +91,8 @@ def prepare(
     stream: int = STREAM,
     said: Said | None = None,
 ) -> Prepared:
-    """Predict the statistics of the mean over ``runs`` of a code, and their noise, with ``own`` runs of ours.
+    """Predict the statistics of the mean over ``runs`` of a code, and their noise, with ``own`` runs of ours, or 4 for
+    each of the data if that is more.
 
     Raises: MeanFieldError for times that are no layer edges, heads that are a law without a number, or too few runs.
     """
@@ -98,7 +101,7 @@ def prepare(
     law = limit_law(problem, times)
     observed = observables(times, law.densities, law.grid)
     finite = layer_error(problem, code, observed)
-    found = own_runs(problem, code, observed, own, threads=threads, stream=stream, said=said)
+    found = own_runs(problem, code, observed, max(own, FOR_EACH * runs), threads=threads, stream=stream, said=said)
     expected = predicted(observed, law.densities, law.grid) + finite
     limit = covariance = None
     if code.sampling == "iid" and code.heads is None:
@@ -158,10 +161,14 @@ def positive(values: FloatArray) -> FloatArray:
 
 
 def in_groups(own: Found, runs: int, stream: int = STREAM) -> Found:
-    """Means over groups of as many runs as the data have, drawn from our own, if they suffice without replacement."""
+    """Rows that stand for the mean over ``runs`` runs of the data, as many as own runs.
+
+    Formula: m + (1 + R/M)^{1/2} (mean of R of the M own runs, drawn with replacement, − m), m their mean: as far from m
+    as the mean over R fresh runs is.
+    Source: Efron 1979 (the bootstrap).
+    """
     if runs == 1:
         return own
     rng, count = np.random.default_rng([stream, runs]), len(own.smooth)
-    groups = [rng.choice(count, runs, replace=2 * runs > count) for _ in range(count)]
-    means = ([one[g].mean(axis=0) for g in groups] for one in own)
-    return Found(*(np.array(rows) for rows in means))
+    groups, stretch = rng.integers(count, size=(count, runs)), np.sqrt(1.0 + runs / count)
+    return Found(*(one.mean(axis=0) + stretch * (one[groups].mean(axis=1) - one.mean(axis=0)) for one in own))

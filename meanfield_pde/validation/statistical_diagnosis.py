@@ -14,9 +14,9 @@ from meanfield_pde.validation.effects import Effect
 
 # an alternative with a smaller p-value does not explain the data
 LEVEL = 0.01
-# principal components of less than this part of the largest variance are left out: there the errors of effects, of
-# order 1/N and of interpolation, are larger than noise
-RANK, GRID = 1e-3, 61
+# principal components of the correlations with less than this part of the largest variance are left out: the fine ones
+# tell alternatives apart, but the errors of effects, of order 1/N and of interpolation, may be larger than their noise
+RESOLUTIONS, GRID = (1e-5, 1e-4, 1e-3), 61
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class StatisticalFit:
 
 @dataclass(frozen=True, slots=True)
 class StatisticalDiagnosis:
-    """All fits, best first: those that explain (p ≥ .01) before others, each by their criterion."""
+    """All fits, best first: those that explain (p ≥ .01) before others, each by their likelihood."""
 
     fits: tuple[StatisticalFit, ...]
     words: str
@@ -54,9 +54,11 @@ def diagnose_by_statistics(
 ) -> StatisticalDiagnosis:
     """The alternative that explains how observed statistics differ from predicted ones, or none of these.
 
-    Formula: r = d − e(c), C(c) = D covariance D + noise of e(c), D = diag(spreads), all in the principal components of
-    the correlations with at least 1e-3 of the largest variance; −2 log likelihood = rᵀ C⁻¹ r + log det C is least over
-    c, and rᵀ C⁻¹ r is χ² with as many degrees of freedom as components, one less for a parameter.
+    Formula: r = d − e(c), C(c) = D covariance D + noise of e(c), D = diag(spreads), in principal components of the
+    correlations; −2 log likelihood = rᵀ C⁻¹ r + log det C is least over c, and rᵀ C⁻¹ r is χ² with as many degrees of
+    freedom as components, one less for a parameter.
+    Meaning: p-values are those of the finest resolution (components with 1e-5, 1e-4, 1e-3 of the largest variance) at
+    which an alternative explains the difference; the order is that of the likelihoods at the finest one.
     Shapes: difference (K,), covariance (K, K) of the observed statistics if nothing is wrong; effects as by
     `effects_of`.
     Raises: MeanFieldError for shapes that do not fit.
@@ -64,20 +66,27 @@ def diagnose_by_statistics(
     count = len(difference)
     if covariance.shape != (count, count) or any(one.changes.shape[1] != count for one in effects):
         raise MeanFieldError(f"{count} statistics need a covariance ({count}, {count}) and effects of as many")
-    parts = _components(covariance)
-    fits = [_fit(difference, covariance, one, parts) for one in effects]
-    fits.sort(key=lambda fit: (fit.p < LEVEL, fit.criterion))
+    fits: list[StatisticalFit] = []
+    order: list[float] = []
+    for resolution in RESOLUTIONS:
+        parts = _components(covariance, resolution)
+        fits = [_fit(difference, covariance, one, parts) for one in effects]
+        order = order or [fit.criterion for fit in fits]
+        if any(fit.p >= LEVEL for fit in fits):
+            break
+    ranked = sorted(zip(fits, order, strict=True), key=lambda pair: (pair[0].p < LEVEL, pair[1]))
+    fits = [fit for fit, _ in ranked]
     return StatisticalDiagnosis(tuple(fits), _words(fits))
 
 
-def _components(covariance: FloatArray) -> FloatArray:
+def _components(covariance: FloatArray, resolution: float) -> FloatArray:
     """Rows that give the principal components which are looked at, (components, K), whatever the units."""
     scale = np.sqrt(np.diag(covariance))
     if not scale.any():
         raise MeanFieldError("the covariance of the statistics is 0: take statistics that fluctuate")
     over = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0.0)
     values, vectors = np.linalg.eigh(over[:, None] * covariance * over)
-    kept = values > RANK * values[-1]
+    kept = values > resolution * values[-1]
     return np.asarray(vectors[:, kept].T * over)
 
 

@@ -125,10 +125,13 @@ def test_several_runs_are_judged_by_their_mean() -> None:
     assert one.limit is not None
     ratio = verdict.limit.smooth[0].noise / one.limit.smooth[0].noise
     assert ratio == pytest.approx(8.0**-0.5)
-    # a shift that one run does not show
-    moved = runs + 0.025
-    assert judged(moved[0], asked=("limit",)).passed
-    assert not judged(moved, asked=("limit",)).passed
+    # a shift of all tokens shows √8 times as clearly
+    moved, of_one = judged(runs + 0.05, asked=("limit",)), judged(runs[0] + 0.05, asked=("limit",))
+    assert moved.limit is not None
+    assert of_one.limit is not None
+    by_eight = moved.limit.smooth[0].z - verdict.limit.smooth[0].z
+    assert by_eight == pytest.approx(8.0**0.5 * (of_one.limit.smooth[0].z - one.limit.smooth[0].z), rel=1e-6)
+    assert not moved.passed
 
 
 def test_what_tells_nothing_is_not_judged() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,14 +44,16 @@ class CentralLimit:
         return np.asarray(np.maximum((square * far) @ self.weights, 0.0) / np.where(variance > 0.0, variance, 1.0))
 
 
-def central_limit(law: LimitLaw, statistics: tuple[Statistic, ...]) -> CentralLimit:
+def central_limit(law: LimitLaw, statistics: tuple[Statistic, ...], threads: int = 1) -> CentralLimit:
     """The central limit of statistics at the times of a law, for tokens that are independent draws of mu_0.
 
     Formula: p_t = δT/δmu(mu_t) is carried back to 0 by (B); Cov_{ij} = ∫ p_i p_j dmu_0 − ∫ p_i dmu_0 ∫ p_j dmu_0.
     Source: docs/mathematics.md 4.3; van der Vaart 1998, theorem 20.8 (the delta method).
     """
     grid = law.grid
-    influence = np.array([_influence(law, k, s).ravel() for k in range(len(law.times)) for s in statistics])
+    pairs = [(k, s) for k in range(len(law.times)) for s in statistics]
+    with ThreadPoolExecutor(threads) as pool:
+        influence = np.array(list(pool.map(lambda pair: _influence(law, *pair).ravel(), pairs)))
     weights = quadrature(grid, law.path.nodes[0, 0])
     first = influence @ weights
     covariance = (influence * weights) @ influence.T - np.outer(first, first)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -58,7 +60,12 @@ class Effect:
 
 
 def effects_of(
-    motion: Motion, start: Measure, T: float, times: tuple[float, ...], statistics: tuple[Statistic, ...]
+    motion: Motion,
+    start: Measure,
+    T: float,
+    times: tuple[float, ...],
+    statistics: tuple[Statistic, ...],
+    threads: int = 1,
 ) -> tuple[Effect, ...]:
     """The effects of all alternatives to a motion, and of a shift or a stretch of the first tokens.
 
@@ -69,32 +76,47 @@ def effects_of(
     Cost: 7 runs for a scale or the stretch, 5 for a shift, 1 for any other.
     """
     right = _features(motion.run(start, T, times).x, statistics)
+    ways = list(_ways(motion, start, T, times))
+    jobs = [(way.carried, value) for way in ways for value in way.values or (0.0,)]
+
+    def one(job: tuple[Carried, float]) -> Row | None:
+        carried, value = job
+        try:
+            return _paired(right, _features(carried(value), statistics), start.weights)
+        except (NotFiniteError, MeanFieldError):
+            return None
+
+    with ThreadPoolExecutor(threads) as pool:
+        done = iter(list(pool.map(one, jobs)))
     out: list[Effect] = []
-    for name, words, values, carried in _ways(motion, start, T, times):
-        kept: list[float] = []
-        rows: list[tuple[FloatArray, FloatArray, FloatArray]] = []
-        for value in values or (0.0,):
-            try:
-                moved = _features(carried(value), statistics)
-            except (NotFiniteError, MeanFieldError):
-                continue
-            kept.append(value)
-            rows.append(_paired(right, moved, start.weights))
-        if len(kept) >= min(3, len(values) or 1):
-            changes, noise, spreads = (np.stack([row[k] for row in rows]) for k in range(3))
-            out.append(Effect(name, words, np.array(kept if values else []), changes, noise, spreads))
+    for way in ways:
+        found = [(value, row) for value in way.values or (0.0,) if (row := next(done)) is not None]
+        if len(found) >= min(3, len(way.values) or 1):
+            changes, noise, spreads = (np.stack([row[k] for _, row in found]) for k in range(3))
+            values = np.array([value for value, _ in found] if way.values else [])
+            out.append(Effect(way.name, way.words, values, changes, noise, spreads))
     return tuple(out)
 
 
 Carried = Callable[[float], FloatArray]
+Row = tuple[FloatArray, FloatArray, FloatArray]
+
+
+class _Way(NamedTuple):
+    """An alternative with the values of its parameter, () without one, and what gives the tokens (times, n, d)."""
+
+    name: str
+    words: str
+    values: tuple[float, ...]
+    carried: Carried
 
 
 def _ways(
     motion: Motion, start: Measure, T: float, times: tuple[float, ...]
-) -> Iterator[tuple[str, str, tuple[float, ...], Carried]]:
-    """Name, words, values and the tokens (times, n, d) at a value."""
+) -> Iterator[_Way]:
+    """All ways in which a motion can be wrong."""
     for one in alternatives_of(motion.model, motion.integrator):
-        yield one.name, one.words, SCALES if one.value is not None else (), _by(motion, one, start, T, times)
+        yield _Way(one.name, one.words, SCALES if one.value is not None else (), _by(motion, one, start, T, times))
     x, w = start.points, start.weights / start.weights.sum()
     mean = w @ x
     deviation = np.ones(x.shape[1]) if motion.model.circle else np.sqrt(w @ (x - mean) ** 2)
@@ -102,11 +124,10 @@ def _ways(
     for axis in range(x.shape[1]):
         step = deviation * np.eye(x.shape[1])[axis]
         words = f"the first tokens are shifted along x{axis + 1} by c {unit}"
-        yield INITIAL, words, SHIFTS, _from(motion, start, T, times, step, 1.0)
+        yield _Way(INITIAL, words, SHIFTS, _from(motion, start, T, times, step, 1.0))
     if not motion.model.circle:
-        yield INITIAL, "the first tokens are stretched from their mean, by c", SCALES, _from(
-            motion, start, T, times, mean, None
-        )  # fmt: skip
+        words = "the first tokens are stretched from their mean, by c"
+        yield _Way(INITIAL, words, SCALES, _from(motion, start, T, times, mean, None))
 
 
 def _by(motion: Motion, alternative: Alternative, start: Measure, T: float, times: tuple[float, ...]) -> Carried:

@@ -105,7 +105,7 @@ def prepare(
     expected = predicted(observed, law.densities, law.grid) + finite
     limit = covariance = None
     if code.sampling == "iid" and code.heads is None:
-        limit = central_limit(law, observed.statistics)
+        limit = central_limit(law, observed.statistics, threads)
         covariance = limit.covariance / (code.count * runs)
     few = None if limit is None else limit.ruled_by_few(code.count) <= FEW_SHARE
     labels = observed.smooth_labels, observed.distance_labels

@@ -97,7 +97,7 @@ def validate(
         return Verdict(data, code, identity, None, without, by_identity, (), tuple(notes), None)
     ready = prepare(problem, code, data.times, data.runs, own, threads=threads, said=said)
     limit = limit_verdict(ready.noise, ready.observed.mean(data.points), level)
-    seen, by_statistics = _faults(problem, data, code, ready, limit)
+    seen, by_statistics = _faults(problem, data, code, ready, limit, threads)
     return Verdict(data, code, identity, limit, None, by_identity or by_statistics, seen, tuple(notes), ready)
 
 
@@ -130,13 +130,13 @@ class _Faults(NamedTuple):
 
 
 def _faults(
-    problem: Problem, data: Trajectory, code: ParticleCode, ready: Prepared, limit: LimitVerdict
+    problem: Problem, data: Trajectory, code: ParticleCode, ready: Prepared, limit: LimitVerdict, threads: int
 ) -> _Faults:
     """What could have been seen, and what explains the statistics if the limit rejects."""
     model = particle_tokens(problem, code.heads, seed=problem.seed)
     T, times = given(problem.depth, "depth").T, tuple(ready.law.times.tolist())
     motion = Motion(model, code.integrator, code.layers)
-    effects = effects_of(motion, paired_tokens(problem, code), T, times, ready.observed.statistics)
+    effects = effects_of(motion, paired_tokens(problem, code), T, times, ready.observed.statistics, threads)
     noise = ready.noise
     seen = detectable(noise, effects, limit.level)
     if limit.passed:

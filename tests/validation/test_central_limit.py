@@ -16,6 +16,7 @@ from meanfield_pde.problem import Problem, Sequence
 from meanfield_pde.validation.central_limit import CentralLimit, central_limit, quadrature
 from meanfield_pde.validation.limit_law import LimitLaw, grid_error, limit_law
 from meanfield_pde.validation.observables import Observables, observables, predicted
+from meanfield_pde.validation.own_runs import ParticleCode, own_runs
 from meanfield_pde.validation.smooth_statistics import moment
 
 # linear attention V = k M2 x is closed in the mean m and the second moment M2 of any law:
@@ -126,3 +127,19 @@ def test_the_grid_error_bounds_what_a_finer_grid_changes() -> None:
     error = np.abs(predicted(observed(law), law.densities, law.grid)[2:] - exact)
     assert (error <= bound[2:]).all()
     assert error.max() > 0.0
+
+
+def test_own_runs_under_softmax_fluctuate_as_the_costate_says() -> None:
+    # ratios of 300 runs are off by 8 % (one deviation): 4 of them, once in 10^4 a statistic
+    problem, _ = library.get("torch_line", cells=192)
+    code, times = ParticleCode(200, 8, "rk4"), np.array([0.5, 1.0])
+    law = limit_law(problem, times)
+    observed_here = observables(times, law.densities, law.grid)
+    limit = central_limit(law, observed_here.statistics)
+    found = own_runs(problem, code, observed_here, 300).smooth
+    ratio = found.var(axis=0, ddof=1) / limit.deviations(code.count) ** 2
+    assert (np.abs(ratio - 1.0) <= 0.33).all()
+    # without the interaction the noise would be that of the law at t, another one
+    alone = np.array([law.densities[1] @ law.grid.points()[:, 0] ** k for k in (1, 2)]) * law.grid.cell_volume
+    independent = (alone[1] - alone[0] ** 2) / code.count
+    assert abs(independent / limit.deviations(code.count)[len(observed_here.statistics)] ** 2 - 1.0) > 0.5

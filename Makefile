@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test torture fuzz lint bench docs clean
+.PHONY: help install demo test torture fuzz calibrate lint bench docs clean
 
 help:
 	@echo "make install    make $(VENV) and install the package with its tools (again only when pyproject.toml changed)"
@@ -14,6 +14,7 @@ help:
 	@echo "make test       lint, then the whole suite"
 	@echo "make torture    runs killed at any moment and faults at every write, compared bit for bit with undisturbed ones"
 	@echo "make fuzz       mutated problem, token, trajectory, result and checkpoint files: each loads or is refused by name"
+	@echo "make calibrate  error rates and power of the verdicts on particle codes, rates in N, H and L (an hour)"
 	@echo "make lint       ruff, mypy, import-linter"
 	@echo "make bench      the benchmarks"
 	@echo "make docs       the reference from the docstrings, into build/docs"
@@ -54,6 +55,14 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/particles.py
 	$(BIN)/python benchmarks/particle_training.py
 	$(BIN)/python benchmarks/four_corners.py --seeds 8 --sizes 32 128 512
+
+calibrate: $(STAMP)
+	$(BIN)/python benchmarks/limit_calibration.py
+	$(BIN)/python benchmarks/limit_power.py
+	$(BIN)/python benchmarks/identity_power.py
+	$(BIN)/python benchmarks/statistics_power.py
+	$(BIN)/python benchmarks/clt_variance.py
+	$(BIN)/python benchmarks/chaos.py
 
 fuzz: $(STAMP)
 	$(BIN)/python tests/fuzz/fuzz.py --files 2000 --commands 60

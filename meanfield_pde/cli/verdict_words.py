@@ -52,7 +52,7 @@ def _print_identity(identity: IdentityVerdict) -> None:
 
 def _print_limit(limit: LimitVerdict, code: str) -> None:
     state = "agrees" if limit.passed else "REJECTS"
-    by_clt = "does not hold here" if limit.p_clt is None else f"p = {limit.p_clt:.3g}"
+    by_clt = "not used here" if limit.p_clt is None else f"p = {limit.p_clt:.3g}"
     count = len(limit.smooth) + len(limit.distances)
     print(f"\nlimit: {state} at level {limit.level:g} for all {count} statistics together.")
     ratio = "" if limit.variance_ratio is None else (
@@ -65,7 +65,7 @@ def _print_limit(limit: LimitVerdict, code: str) -> None:
         (f"{limit.own_runs} own runs ({code})", f"p = {limit.p:.3g}{ratio}"),
         ("central limit by the costate", by_clt),
         ("error of the grid", "not known" if worst is None else f"{worst:.1e} of the noise at most"),
-        ("error of the layers", f"{finite:.1e} of the noise at most, corrected"),
+        *([("error of the layers", f"{finite:.1e} of the noise at most, corrected")] if finite else []),
     ]
     table(("", ""), rows, left=2)
     for note in limit.notes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from meanfield_pde.training.assemble import assemble
 from meanfield_pde.training.particle_runs import run_training
 from meanfield_pde.validation.limit_law import HALVING, LEAST_CELLS
 from meanfield_pde.validation.observables import Found, Label, Observables, observables, predicted
-from meanfield_pde.validation.own_runs import STREAM, ParticleCode, Said
+from meanfield_pde.validation.own_runs import STREAM, ParticleCode, Said, of_seeds
 from meanfield_pde.validation.sampling_noise import FOR_EACH, RUNS, Noise, check_own, in_groups, noise_of
 from meanfield_pde.validation.trajectory import Trajectory
 
@@ -142,7 +141,6 @@ def _own_runs(
     stream: int,
     said: Said | None,
 ) -> Found:
-    seeds = np.random.SeedSequence([problem.seed, stream]).generate_state(own, np.uint64)
     times = observed.times.tolist()
 
     def one(seed: int) -> Found:
@@ -154,13 +152,7 @@ def _own_runs(
         losses = [run.loss[int(np.abs(run.loss_s - s).argmin())] for s in loss_times]
         return Found(np.concatenate([found.smooth, losses]), found.distances)
 
-    with ThreadPoolExecutor(threads) as pool:
-        tasks = [pool.submit(one, int(seed)) for seed in seeds]
-        for done, _ in enumerate(as_completed(tasks), start=1):
-            if said is not None:
-                said(done, own)
-    rows = [task.result() for task in tasks]
-    return Found(np.array([row.smooth for row in rows]), np.array([row.distances for row in rows]))
+    return of_seeds(one, (problem.seed, stream), own, threads, said)
 
 
 def _grid_error(

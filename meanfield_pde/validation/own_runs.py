@@ -59,20 +59,27 @@ def own_runs(
     threads: int = 1,
     said: Said | None = None,
 ) -> Found:
-    """Smooth statistics (runs, k) and distances (runs, l) of so many independent runs of our own.
-
-    Meaning: the seeds are made of that of the problem and ``stream``, so the same runs come back each time.
-    """
-    seeds = np.random.SeedSequence([problem.seed, stream]).generate_state(runs, np.uint64)
+    """Smooth statistics (runs, k) and distances (runs, l) of so many independent runs of our own."""
 
     def one(seed: int) -> Found:
         return observed.read(own_run(problem, code, observed.times, seed).x)
 
+    return of_seeds(one, (problem.seed, stream), runs, threads, said)
+
+
+def of_seeds(one: Callable[[int], Found], stream: tuple[int, int], runs: int, threads: int, said: Said | None) -> Found:
+    """What ``runs`` runs show, as rows; their seeds are made of ``stream``, so the same runs come back each time."""
+    seeds = np.random.SeedSequence(stream).generate_state(runs, np.uint64)
     with ThreadPoolExecutor(threads) as pool:
         tasks = [pool.submit(one, int(seed)) for seed in seeds]
-        for done, _ in enumerate(as_completed(tasks), start=1):
-            if said is not None:
-                said(done, runs)
+        try:
+            for done, task in enumerate(as_completed(tasks), start=1):
+                task.result()
+                if said is not None:
+                    said(done, runs)
+        finally:
+            # a run that fails, or a user who stops, waits for no other
+            pool.shutdown(wait=False, cancel_futures=True)
     rows = [task.result() for task in tasks]
     return Found(np.array([row.smooth for row in rows]), np.array([row.distances for row in rows]))
 

@@ -80,6 +80,8 @@ def run(
         raise _unwritable(folder, error) from None
     with locked(folder):
         _refuse_used(folder, problem)
+        for left in folder.glob(f".{PROBLEM}.*.part"):
+            left.unlink(missing_ok=True)  # of a run that was killed before it had begun
         try:
             _write_text(folder / PROBLEM, origin.problem)
             return _go(problem, origin, folder, Found(), means)

@@ -248,6 +248,15 @@ def test_an_empty_folder_is_said(tmp_path: Path) -> None:
         assert str(folder) in str(caught.value)
 
 
+def test_a_run_killed_before_it_had_begun_leaves_nothing_to_the_next(tmp_path: Path) -> None:
+    left, other = tmp_path / ".problem.toml.4711.part", tmp_path / ".mine.part"
+    for path in (left, other):
+        path.write_text("half", encoding="utf-8")
+    run(parse_problem(COUPLED, "t", ["training.s_end=0.1", "output.times=[]"]), tmp_path)
+    assert not left.exists()
+    assert other.read_text(encoding="utf-8") == "half"
+
+
 def test_a_run_killed_before_its_first_checkpoint_starts_anew(tmp_path: Path) -> None:
     whole = run(problem(s_end=0.3), tmp_path / "whole", threads=1)
     folder = tmp_path / "r"

@@ -1,4 +1,4 @@
-"""How fast finitely many tokens and heads approach the limit: slopes in N and in H, over seeded runs."""
+"""How fast finitely many tokens, heads and layers approach the limit: slopes in N, H and L, over seeded runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from meanfield_pde.laws import Law, Mixture, Uniform
 from meanfield_pde.measure import Measure
 from meanfield_pde.particles.sampling import sample
 from meanfield_pde.particles.tokens import ParticleTokens, carry
+from meanfield_pde.validation.rates import fit_rate
 
 LINE = Grid((-3.0,), (3.0,), (3,), (False,))
 CLUMPS = Mixture((0.5, 0.5), (Uniform((-1.2,), (-0.8,)), Uniform((0.8,), (1.2,))))
@@ -56,3 +57,25 @@ def test_heads_approach_their_law_as_the_root_of_their_number() -> None:
             gaps.append(w2(tokens_at(ParticleTokens("softmax", "scalar", (Measure.particles(drawn),)), start), limit))
         found.append(np.mean(gaps))
     assert np.polyfit(np.log(counts), np.log(found), 1)[0] == pytest.approx(-0.5, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("integrator", "sizes", "slope", "within"),
+    [("euler", [32, 64, 128], -1.0, 0.05), ("rk4", [4, 8, 16], -4.0, 0.2)],
+)
+def test_layers_approach_the_flow_at_the_order_of_the_integrator(
+    integrator: str, sizes: list[int], slope: float, within: float
+) -> None:
+    # the same tokens in each run for every number of layers, and rk4 with many more layers for the flow
+    theta = np.array([-0.6, 1.0]) + np.array([0.4, 0.5]) * np.random.default_rng(1).normal(size=(16, 2))
+    model = ParticleTokens("softmax", "scalar", (Measure.particles(theta),), way="table", tolerance=1e-12)
+    errors = []
+    for run in range(4):
+        start = sample(CLUMPS, 256, LINE, "iid", run)
+        flow = carry(model, start, 1.0, 128, "rk4").x[-1]
+        errors.append([np.abs(carry(model, start, 1.0, n, integrator).x[-1] - flow).max() for n in sizes])
+    rate = fit_rate(sizes, np.array(errors).T, paired=True)
+    assert rate.slope == pytest.approx(slope, abs=within)
+    assert rate.lower is not None
+    assert rate.upper is not None
+    assert slope - within < rate.lower <= rate.upper < slope + within

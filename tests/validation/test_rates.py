@@ -170,3 +170,14 @@ def test_errors_that_have_no_rate_are_refused(fault: str) -> None:
     given, keys, words = FAULTS[fault]
     with pytest.raises(MeanFieldError, match=words):
         fit_rate(*given, **keys)
+
+
+def test_every_run_has_the_same_weight_in_the_slope() -> None:
+    runs = (40, 20, 10, 8, 4)
+    errors = noisy(2, -0.5, runs)
+    logs = [0.5 * math.log(np.mean(one**2)) for one in errors]
+    # polyfit weighs residuals before they are squared
+    exact = np.polyfit(np.log(SIZES), logs, 1, w=np.sqrt(runs))
+    rate = fit_rate(SIZES, errors)
+    assert rate.slope == pytest.approx(exact[0], abs=1e-12)
+    assert rate.factor == pytest.approx(math.exp(exact[1]), rel=1e-12)

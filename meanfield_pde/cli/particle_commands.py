@@ -9,7 +9,7 @@ import typer
 
 from meanfield_pde.cli.options import NAME_OR_FILE, Json, Set, Threads
 
-VERDICT_EXITS = "Exit codes: 0 consistent, 2 bad input, 3 a verdict rejects, 4 not enough data for any verdict."
+VERDICT_EXITS = "Exit codes: 0 consistent, 2 bad input, 3 a verdict rejects, 4 not enough data for any, 130 stopped."
 Names = Annotated[
     Path | None,
     typer.Option("--names", metavar="FILE", help="A TOML file of array names (that beside DATA, if any)."),

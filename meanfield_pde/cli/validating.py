@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,26 +49,33 @@ def print_validation(
         _make(folder)
     path = find_data(data)
     beside = path.with_suffix(".toml")
-    names = beside if names is None and beside.is_file() else names
+    if names is None and beside.is_file() and not (Path(problem).is_file() and beside.samefile(problem)):
+        names = beside
     trajectory = read_trajectory(path, stated, names)
     wanted = VERDICTS if asked is None else (asked,)
-    with threadpool_limits(limits=1, user_api="blas"), RunProgress(quiet or as_json) as progress:
-        verdict = interruptible(
-            lambda: validate(
-                stated, trajectory, asked=wanted, level=level, own=runs, said=progress,
-                threads=threads or len(os.sched_getaffinity(0)),
-            )
-        )  # fmt: skip
+    try:
+        with threadpool_limits(limits=1, user_api="blas"), RunProgress(quiet or as_json) as progress:
+            verdict = interruptible(
+                lambda: validate(
+                    stated, trajectory, asked=wanted, level=level, own=runs, said=progress,
+                    threads=threads or len(os.sched_getaffinity(0)),
+                )
+            )  # fmt: skip
+    except BaseException:
+        if folder is not None:
+            with suppress(OSError):  # it goes if it is empty
+                folder.rmdir()
+        raise
     facts = as_tree(verdict)
     if folder is not None:
         from meanfield_pde.cli.verdict_figure import draw
 
         (folder / TREE).write_text(json.dumps(facts, indent=2, allow_nan=False, ensure_ascii=False), encoding="utf-8")
-        draw(verdict, stated.title, folder / FIGURE)
+        draw(verdict, stated.title or problem, folder / FIGURE)
     if as_json:
         print_json(facts)
     else:
-        print_verdict(verdict, stated.title, names)
+        print_verdict(verdict, stated.title or problem, names)
         if folder is not None:
             print(f"\nfigure: {folder / FIGURE}; all numbers: {folder / TREE}")
     return verdict.exit_code

@@ -46,7 +46,7 @@ def print_verdict(verdict: Verdict, title: str, names: Path | None) -> None:
 
 
 def _print_identity(identity: IdentityVerdict) -> None:
-    state = {None: "does not apply", True: "agrees", False: "REJECTS"}[identity.passed]
+    state = {None: "no verdict", True: "agrees", False: "REJECTS"}[identity.passed]
     print(f"\nidentity: {state}. {identity.words}")
 
 

@@ -60,8 +60,9 @@ def read_trajectory(
     arrays: Mapping[str, Any]
     names = read_names(names) if isinstance(names, str | Path) else names or ArrayNames()
     suffix = path.suffix.lower()
-    if suffix not in (*SUFFIXES, *TABLES):
-        raise FileError(f"{path}: '{suffix}' files are not read; {nearest(suffix, (*SUFFIXES, *TABLES))}")
+    known = tuple(dict.fromkeys((*SUFFIXES, *TABLES)))
+    if suffix not in known:
+        raise FileError(f"{path}: '{suffix}' files are not read; {nearest(suffix, known)}")
     if suffix in TABLES:
         arrays = read_table(path, names)
         kind = next(iter(arrays))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
 from meanfield_pde.arrays import BoolArray, FloatArray, IntArray
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
+from meanfield_pde.particles.of_problem import particle_tokens
 from meanfield_pde.particles.tokens import edges_at
 from meanfield_pde.problem import Problem, given
 from meanfield_pde.validation.central_limit import central_limit
@@ -21,7 +23,7 @@ RUNS = 99
 # own runs for each run of the data, at least
 FOR_EACH = 4
 # own runs below this many cannot reject at the usual level, or say what noise is
-LEAST_RUNS = 39
+LEAST_RUNS, MOST_RUNS = 39, 100_000
 # the central limit is not used for a statistic if single tokens make more than this share of its variance,
 FEW_SHARE = 0.05
 # or if own runs show that N is too small: a mean off by more than this part of the noise, or a variance by this factor,
@@ -97,6 +99,7 @@ def prepare(
     Raises: MeanFieldError for times that are no layer edges, heads that are a law without a number, or too few runs.
     """
     check_own(own)
+    particle_tokens(problem, code.heads, seed=problem.seed)  # refuses what particles do not have
     edges_at(tuple(times.tolist()), given(problem.depth, "depth").T, code.layers)
     law = limit_law(problem, times)
     observed = observables(times, law.densities, law.grid)
@@ -114,10 +117,12 @@ def prepare(
     return Prepared(law, observed, noise_of(labels, expected, finite, error, covariance, few, grouped))
 
 
-def check_own(own: int) -> None:
-    """Refuse too few own runs."""
-    if own < LEAST_RUNS:
-        raise MeanFieldError(f"runs = {own}: at least {LEAST_RUNS} of our own runs are needed to know the noise")
+def check_own(own: int, level: float = 0.05) -> None:
+    """Refuse too few own runs: their ranks know no p-value below 1/(1 + own)."""
+    least = max(LEAST_RUNS, ceil(1.0 / level) - 1)
+    if isinstance(own, bool) or not least <= own <= MOST_RUNS:
+        why = f" to reject at level {level:g}" if least > LEAST_RUNS else " to know the noise"
+        raise MeanFieldError(f"runs = {own}: take {least} to {MOST_RUNS} of our own runs{why}")
 
 
 def noise_of(

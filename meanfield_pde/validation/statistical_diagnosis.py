@@ -117,5 +117,7 @@ def _words(fits: list[StatisticalFit]) -> str:
     best = fits[0]
     value = "" if best.value is None else f", c = {best.value:.3g}"
     if best.p >= LEVEL:
-        return f"{best.name}: {best.words}{value}; it explains the statistics with p = {best.p:.2g}."
+        others = dict.fromkeys(fit.name for fit in fits[1:] if fit.p >= LEVEL and fit.name != best.name)
+        more = f" Explained as well by: {', '.join(others)}." if others else ""
+        return f"{best.name}: {best.words}{value}; it explains the statistics with p = {best.p:.2g}.{more}"
     return f"None of these: the nearest is {best.name} ({best.words}{value}), with p = {best.p:.1e}."

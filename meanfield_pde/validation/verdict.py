@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError, nearest
 from meanfield_pde.particles.of_problem import particle_tokens
 from meanfield_pde.problem import Particles, Problem, given
@@ -16,18 +17,20 @@ from meanfield_pde.validation.diagnosis import Diagnosis, diagnose
 from meanfield_pde.validation.effects import effects_of
 from meanfield_pde.validation.head_noise import PreparedHeads, prepare_heads
 from meanfield_pde.validation.identity import IdentityVerdict, identity_verdict
+from meanfield_pde.validation.limit_law import check_one_law
 from meanfield_pde.validation.limit_verdict import LEVEL, LimitVerdict, limit_verdict
 from meanfield_pde.validation.motion import Motion
 from meanfield_pde.validation.own_runs import ParticleCode, Said, paired_tokens
-from meanfield_pde.validation.sampling_noise import RUNS, Prepared, prepare
+from meanfield_pde.validation.sampling_noise import RUNS, Prepared, check_own, prepare
 from meanfield_pde.validation.statistical_diagnosis import StatisticalDiagnosis, diagnose_by_statistics
 from meanfield_pde.validation.trajectory import Trajectory
 from meanfield_pde.validation.trajectory_checks import check_against
 
 VERDICTS = ("identity", "limit")
 CONSISTENT, REJECTED, NOT_ENOUGH = 0, 3, 4
-# what is assumed where a code does not say how it takes a layer, and its tokens do not tell
-ASSUMED = "euler"
+# what is assumed where a code does not say how it takes a layer, and its tokens do not tell; if it does not say how
+# many layers there are either, the exact flow, near enough
+ASSUMED, EXACT, EXACT_LAYERS, MOST_EXACT, CLOSE = "euler", "rk4", 32, 4096, 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +85,12 @@ def validate(
             raise MeanFieldError(f"verdict = {name!r} is not known; {nearest(str(name), VERDICTS)}")
     if not 0.0 < level < 1.0:
         raise MeanFieldError(f"level = {level} must be between 0 and 1, such as 0.05")
+    if "limit" in asked:
+        check_own(own, level)
     check_against(data, problem)
     if data.kind == "heads":
         return _of_heads(problem, data, asked, level, own, threads, said)
+    check_one_law(problem)
     identity = identity_verdict(problem, data) if "identity" in asked else None
     problem, note = with_heads_of(problem, data)
     notes = [] if note is None else [note]
@@ -109,6 +115,9 @@ def why_not(problem: Problem, data: Trajectory, code: ParticleCode) -> str | Non
         return "tokens at quantiles have no noise: the identity verdict is the one for them"
     if problem.tokens is not None and problem.tokens.noise > 0.0:
         return "token noise is not covered for particles"
+    for k in range(1, data.runs):
+        if (data.points[k] == data.points[:k]).all(axis=(1, 2, 3)).any():
+            return f"run {k} (counted from 0) is the same as one before it: independent runs need seeds of their own"
     return None
 
 
@@ -119,9 +128,23 @@ def _code(problem: Problem, data: Trajectory, identity: IdentityVerdict | None) 
     integrator, known = said.integrator, said.integrator is not None
     if identity is not None and identity.passed and identity.integrator and identity.layers:
         integrator, layers, known = identity.integrator, identity.layers, True
+    elif identity is not None and said.layers is None and identity.layers:
+        # the nearest of a search
+        integrator, layers = integrator or identity.integrator, identity.layers
+    elif said.layers is None and not known:
+        integrator, layers = EXACT, _fine(data.times, depth.T)
     law = problem.heads is not None and not problem.heads.points
     heads = said.heads if law else None
     return ParticleCode(data.count, layers, integrator or ASSUMED, said.sampling, heads), not known
+
+
+def _fine(times: FloatArray, T: float) -> int:
+    """The least number of layers, at least 32, with all times as edges; 32 if there is none up to 4096."""
+    for layers in range(EXACT_LAYERS, MOST_EXACT + 1):
+        places = times * layers / T if T > 0.0 else np.zeros(1)
+        if np.abs(places - np.rint(places)).max() <= CLOSE * layers:
+            return layers
+    return EXACT_LAYERS
 
 
 class _Faults(NamedTuple):

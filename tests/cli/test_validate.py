@@ -89,7 +89,8 @@ def test_too_little_data_end_with_4(tokens: Path, capsys: pytest.CaptureFixture[
     [
         (["--verdict", "both"], "verdict = 'both'"),
         (["--level", "2"], "level = 2"),
-        (["--runs", "5"], "runs = 5: at least 39"),
+        (["--runs", "5"], "runs = 5: take 39 to 100000"),
+        (["--level", "0.001"], "runs = 39: take 999"),
         (["--names", "nothing.toml"], "nothing.toml"),
         (["--set", "particles.integrator=renormalised"], "circle"),
     ],
@@ -100,6 +101,24 @@ def test_wrong_options_are_refused_by_name(
     quick = [part for part in QUICK if part not in ("--runs", "39")] if "--runs" in arguments else QUICK
     assert main([*LINE, str(tokens), *quick, *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_problem_beside_the_data_is_no_file_of_names(tokens: Path) -> None:
+    from meanfield_pde import library
+    from meanfield_pde.problem_file import dump_problem
+
+    problem = tokens.with_suffix(".toml")
+    problem.write_text(dump_problem(library.get("torch_line")[0]), encoding="utf-8")
+    assert main(["validate", str(problem), str(tokens), *QUICK, "--verdict", "identity"]) == 0
+
+
+def test_the_problem_of_the_documentation_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "validate.md").read_text(encoding="utf-8")
+    (tmp_path / "my.toml").write_text(text.split("```toml\n")[1].split("```")[0], encoding="utf-8")
+    x = np.random.default_rng(4).normal(0.3, 0.4**0.5, (200, 1))
+    np.savez(tmp_path / "mine.npz", tokens=np.stack([x]), t=[0.0])
+    assert main(["validate", str(tmp_path / "my.toml"), str(tmp_path / "mine.npz"), "--runs", "39", "-q"]) == 0
+    assert "limit: agrees" in capsys.readouterr().out
 
 
 def test_names_beside_the_data_are_taken_and_said(tokens: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -141,11 +141,40 @@ def test_steps_that_are_not_declared_are_found(method: str, layers: int) -> None
     assert (verdict.passed, verdict.integrator) == (True, method)
 
 
-def test_steps_off_the_list_are_not_found_and_the_words_say_so() -> None:
-    verdict = judged(dense(FIRST[:60], "euler", 26), replace(PLANE, particles=None))
+@pytest.mark.parametrize(("method", "layers"), [("euler", 26), ("euler", 74), ("heun", 38), ("rk4", 6)])
+def test_uncommon_numbers_of_layers_are_found_by_the_error_they_make(method: str, layers: int) -> None:
+    verdict = judged(dense(FIRST[:60], method, layers), replace(PLANE, particles=None))
+    assert verdict.passed
+    assert (verdict.integrator, verdict.layers) == (method, layers)
+
+
+def test_steps_of_another_kind_are_not_found_and_the_words_say_so() -> None:
+    # layers of two lengths
+    half = dense(FIRST[:60], "euler", 20)
+    uneven = np.stack([half[0], half[1], dense(half[1], "euler", 60)[1]])
+    verdict = judged(uneven, replace(PLANE, particles=None))
     assert verdict.passed is False
     assert "declare integrator and layers in [particles]" in verdict.words
     assert judged(dense(FIRST[:60], "euler", 26), replace(PLANE, particles=Particles(layers=26))).passed
+
+
+def test_rounding_that_explains_everything_tells_nothing() -> None:
+    for coarse in (dense(FIRST, A=0.7 * A).astype(np.float16), np.round(dense(FIRST, A=0.7 * A), 2)):
+        verdict = judged(coarse.astype(float))
+        assert verdict.passed is not True
+    verdict = judged(dense(FIRST).astype(np.float16).astype(float))
+    assert verdict.passed is None
+    assert "float16" in verdict.words
+    # tokens that do not move
+    still = np.stack([FIRST, FIRST, FIRST])
+    assert judged(still).passed is not True
+
+
+def test_the_runs_that_differ_are_named() -> None:
+    runs = np.stack([dense(FIRST), dense(-FIRST, A=1.01 * A), dense(0.5 * FIRST)])
+    verdict = judged(runs)
+    assert verdict.passed is False
+    assert "Runs that differ (counted from 0): 1 of 3" in verdict.words
 
 
 @pytest.mark.parametrize(("name", "method", "layers"), [("line", "euler", 200), ("circle", "renormalised", 600)])

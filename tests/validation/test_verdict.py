@@ -116,6 +116,24 @@ def test_an_integrator_that_is_not_declared_is_found_and_taken_for_the_limit() -
     assert any("no integrator is declared" in note for note in without.notes)
 
 
+def test_where_nothing_is_declared_or_found_the_limit_takes_steps_that_fit() -> None:
+    bare = replace(LINE, particles=None, depth=replace(LINE.depth, layers=1))
+    verdict = judged(carried(fault=SUM), bare)
+    assert verdict.exit_code == 3
+    assert verdict.limit is not None
+    assert not verdict.limit.passed
+    alone = judged(carried()[1:], bare, TIMES[1:])
+    assert (alone.code.integrator, alone.code.layers) == ("rk4", 32)
+    assert alone.passed
+
+
+def test_copies_of_a_run_are_not_independent() -> None:
+    verdict = judged(np.stack([carried(), carried()]))
+    assert verdict.limit is None
+    assert verdict.without is not None
+    assert "run 1 (counted from 0) is the same" in verdict.without
+
+
 def test_several_runs_are_judged_by_their_mean() -> None:
     runs = np.stack([carried(seed=seed) for seed in range(100, 108)])
     verdict = judged(runs)
@@ -154,7 +172,7 @@ def test_wrong_input_is_refused_before_any_work() -> None:
     ):
         with pytest.raises(MeanFieldError, match=words):
             judged(tokens, **more)
-    with pytest.raises(MeanFieldError, match="runs = 10: at least 39"):
+    with pytest.raises(MeanFieldError, match="runs = 10: take 39"):
         validate(LINE, data(tokens), own=10)
     with pytest.raises(MeanFieldError, match="no edge of the 10 layers"):
         judged(tokens, times=(0.0, 0.33, 1.0), asked=("limit",))

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from meanfield_pde.validation.verdict import Verdict
 
 DOTS = 2000
+# of the largest density
+LEVELS = (0.02, 0.1, 0.25, 0.5, 0.75, 0.95)
 
 
 def draw(verdict: Verdict, title: str, path: Path) -> None:
@@ -25,7 +27,7 @@ def draw(verdict: Verdict, title: str, path: Path) -> None:
 
     evidence, limit = verdict.evidence, verdict.limit
     identity = verdict.identity
-    figure = Figure(figsize=(11.0, 4.4), layout="constrained")
+    figure = Figure(figsize=(11.0, 4.8), layout="constrained")
     axes = figure.subplots(1, 2)
     figure.suptitle(f"{title} — {Path(verdict.data.source).name}", fontsize=11)
     if limit is not None and evidence is not None:
@@ -61,7 +63,7 @@ def _z(ax: Any, limit: LimitVerdict, critical: float) -> None:
     ax.set_xlabel("time")
     ax.set_ylabel("(found − predicted)/noise")
     ax.set_title(f"smooth statistics, p = {limit.p:.2g} (dashed: level {limit.level:g} for all of them)", fontsize=10)
-    ax.legend(fontsize=7, ncols=2)
+    ax.legend(fontsize=7, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.13))
 
 
 def _functions(ax: Any, points: FloatArray, times: FloatArray, laws: list[LineLaw]) -> None:
@@ -81,8 +83,11 @@ def _functions(ax: Any, points: FloatArray, times: FloatArray, laws: list[LineLa
 def _cloud(ax: Any, points: FloatArray, time: float, grid: Grid, density: FloatArray) -> None:
     """The first run on the law, summed over all axes but two."""
     shown = density.sum(axis=tuple(range(2, grid.dim)))
-    ax.contour(grid.centers(0), grid.centers(1), shown.T, levels=8, linewidths=0.8, cmap="viridis")
-    ax.plot(points[:DOTS, 0], points[:DOTS, 1], ".", ms=2, color="0.3", alpha=0.6)
+    ax.plot(points[:DOTS, 0], points[:DOTS, 1], ".", ms=2, color="0.5", alpha=0.6)
+    window = ax.axis()
+    levels = shown.max() * np.array(LEVELS)
+    ax.contour(grid.centers(0), grid.centers(1), shown.T, levels=levels, linewidths=0.9, cmap="viridis")
+    ax.axis(window)
     ax.set_xlabel("first coordinate")
     ax.set_ylabel("second coordinate")
     ax.set_title(f"the sample on the law at time {time:g}", fontsize=10)

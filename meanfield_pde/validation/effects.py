@@ -86,8 +86,11 @@ def effects_of(
         except (NotFiniteError, MeanFieldError):
             return None
 
+    # what has no parameter may need direct sums, which take long: they begin first
+    order = sorted(range(len(jobs)), key=lambda k: jobs[k][1] != 0.0)
     with ThreadPoolExecutor(threads) as pool:
-        done = iter(list(pool.map(one, jobs)))
+        rows = dict(zip(order, pool.map(one, [jobs[k] for k in order]), strict=True))
+    done = iter([rows[k] for k in range(len(jobs))])
     out: list[Effect] = []
     for way in ways:
         found = [(value, row) for value in way.values or (0.0,) if (row := next(done)) is not None]

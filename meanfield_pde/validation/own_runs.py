@@ -18,7 +18,9 @@ from meanfield_pde.validation.observables import Found, Observables
 # keeps the seeds of our runs apart from those that people give
 STREAM = 0x6D65616E
 # tokens on which two motions are compared, the same for both
-PAIRED_TOKENS = 1024
+PAIRED_TOKENS = 512
+# of tables of softmax means: far below any noise of tokens
+TOLERANCE = 1e-7
 
 Said = Callable[[int, int], None]
 """Called with how many runs are done, and of how many."""
@@ -38,7 +40,7 @@ class ParticleCode:
 def own_run(problem: Problem, code: ParticleCode, times: FloatArray, seed: int) -> Trajectory:
     """One run: tokens, and heads where they are a law, are drawn by the seed."""
     start = initial_tokens(problem, code.count, seed=seed, sampling=code.sampling)
-    return carried(problem, particle_tokens(problem, code.heads, seed=seed), code, start, times)
+    return carried(problem, particle_tokens(problem, code.heads, seed=seed, tolerance=TOLERANCE), code, start, times)
 
 
 def carried(

@@ -20,7 +20,7 @@ from meanfield_pde.validation.identity import IdentityVerdict, identity_verdict
 from meanfield_pde.validation.limit_law import check_one_law
 from meanfield_pde.validation.limit_verdict import LEVEL, LimitVerdict, limit_verdict
 from meanfield_pde.validation.motion import Motion
-from meanfield_pde.validation.own_runs import ParticleCode, Said, paired_tokens
+from meanfield_pde.validation.own_runs import TOLERANCE, ParticleCode, Said, paired_tokens
 from meanfield_pde.validation.sampling_noise import RUNS, Prepared, check_own, prepare
 from meanfield_pde.validation.statistical_diagnosis import StatisticalDiagnosis, diagnose_by_statistics
 from meanfield_pde.validation.trajectory import Trajectory
@@ -156,7 +156,7 @@ def _faults(
     problem: Problem, data: Trajectory, code: ParticleCode, ready: Prepared, limit: LimitVerdict, threads: int
 ) -> _Faults:
     """What could have been seen, and what explains the statistics if the limit rejects."""
-    model = particle_tokens(problem, code.heads, seed=problem.seed)
+    model = particle_tokens(problem, code.heads, seed=problem.seed, tolerance=TOLERANCE)
     T, times = given(problem.depth, "depth").T, tuple(ready.law.times.tolist())
     motion = Motion(model, code.integrator, code.layers)
     effects = effects_of(motion, paired_tokens(problem, code), T, times, ready.observed.statistics, threads)

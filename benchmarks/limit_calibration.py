@@ -2,7 +2,7 @@
 
 Fresh runs of our own particles, with seeds from the operating system, are judged against one null of own runs that
 shares no seed with them. On a line 1000 runs of N = 500, in the plane and on the circle 200 runs each; and on the line
-250 times 4 runs together, whose mean is judged.
+800 times 4 runs together, whose mean is judged.
 Run: python benchmarks/limit_calibration.py [--quick]
 """
 
@@ -69,7 +69,7 @@ if __name__ == "__main__":
     seed = secrets.randbits(32)
     with threadpool_limits(limits=1, user_api="blas"):
         rows = [(name, fresh, own, 1) for name, (fresh, own) in sizes.items()]
-        rows.append(("torch_line", sizes["torch_line"][0] // 4, sizes["torch_line"][1], 4))
+        rows.append(("torch_line", 4 * sizes["torch_line"][0] // 5, sizes["torch_line"][1], 4))
         for name, fresh, own, together in rows:
             start = time.perf_counter()
             row = calibrate(name, fresh, own, seed, together)

@@ -97,7 +97,7 @@ def check_token_side(
             refuse(f"sequences[{k}], a file of many laws,", "give each law as a sequence of its own")
         elif entry.queries:
             refuse(f"sequences[{k}].queries", "remove them")
-    layers = depth.layers if particles.layers is None else particles.layers
+    layers = particles.layers_in(depth)
     if not depth.shared and layers % depth.layers:
         raise MeanFieldError(
             f"particles.layers = {layers} does not share the heads of depth.layers = {depth.layers} evenly: "

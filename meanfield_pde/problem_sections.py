@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
+from meanfield_pde.arrays import FloatArray
 from meanfield_pde.drift_flows import DriftFunction
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
@@ -97,6 +100,14 @@ class Depth:
     control: str = "cfl"
     dt: float | None = None
     tolerance: float = 1e-6
+
+    def edges(self) -> FloatArray:
+        """Depths between the layers, (layers + 1,): the owner of the time grid in depth."""
+        return np.linspace(0.0, self.T, self.layers + 1)
+
+    def lengths(self) -> tuple[float, ...]:
+        """The depth of each layer of heads, (1.0,) when they are shared over depth."""
+        return (1.0,) if self.shared else tuple(np.diff(self.edges()).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +264,10 @@ class Particles:
     sampling: str = "iid"
     head_sampling: str = "iid"
     sides: tuple[str, ...] = ()
+
+    def layers_in(self, depth: Depth) -> int:
+        """Steps in depth: those declared, else those of [depth]."""
+        return depth.layers if self.layers is None else self.layers
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,9 @@ def print_validation(
     """Judge a file against a problem, print the verdicts, draw them into a folder, and give the exit code."""
     from threadpoolctl import threadpool_limits
 
+    from meanfield_pde.cli.run_progress import RunProgress
     from meanfield_pde.output.background import interruptible
     from meanfield_pde.validation.reading import read_trajectory
-    from meanfield_pde.validation.run_progress import RunProgress
     from meanfield_pde.validation.verdict import VERDICTS, validate
 
     stated = find_problem(problem, overrides)

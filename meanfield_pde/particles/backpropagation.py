@@ -16,7 +16,7 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import NotFiniteError
 from meanfield_pde.particles.head_cotangents import HeadCotangents
-from meanfield_pde.particles.integrators import RungeKutta
+from meanfield_pde.particles.integrators import Rate, RungeKutta
 
 
 class TokenField(Protocol):
@@ -89,31 +89,44 @@ def carry(
     """
     nodes, steps, worst = [x], [], 0.0
     for layer in range(layers.count):
-        field, dt = fields[layer * len(fields) // layers.count], layers.length(layer)
-        slopes: list[FloatArray] = []
-        stages = []
-        for row in layers.method.a:
-            moved = x
-            for share, slope in zip(row, slopes, strict=True):
-                if share:
-                    moved = moved + dt * share * slope
-            if not np.isfinite(moved).all():
-                raise NotFiniteError(f"tokens are not finite in layer {layer + 1} of {layers.count}")
-            velocity, saved, error = field.velocity(moved, masses)
-            if not error <= tolerance:
-                return None
-            worst = max(worst, error)
-            if layers.leak or layers.constant.any():
-                velocity = velocity + (layers.constant - layers.leak * moved)
-            slopes.append(velocity)
-            stages.append(Stage(moved, saved))
-        for share, slope in zip(layers.method.b, slopes, strict=True):
-            x = x + dt * share * slope
+        field, stages = fields[layer * len(fields) // layers.count], list[Stage]()
+        errors: list[float] = []
+        rate = _recorded(field, layers, masses, tolerance, f"layer {layer + 1} of {layers.count}", stages, errors)
+        x = layers.method.step(rate, x, 0.0, layers.length(layer))
+        if not errors[-1] <= tolerance:
+            return None
+        worst = max(worst, *errors)
         nodes.append(x)
         steps.append(tuple(stages))
     if not np.isfinite(x).all():
         raise NotFiniteError(f"tokens are not finite after layer {layers.count} of {layers.count}")
     return Path(np.stack(nodes), tuple(steps), worst)
+
+
+def _recorded(
+    field: TokenField,
+    layers: Layers,
+    masses: FloatArray,
+    tolerance: float,
+    where: str,
+    stages: list[Stage],
+    errors: list[float],
+) -> Rate:
+    """The rate of tokens, which leaves what the way back needs in ``stages`` and the errors of tables in ``errors``."""
+
+    def rate(x: FloatArray, t: float) -> FloatArray:
+        if errors and not errors[-1] <= tolerance:
+            return np.zeros(x.shape)  # a step that is given up
+        if not np.isfinite(x).all():
+            raise NotFiniteError(f"tokens are not finite in {where}")
+        velocity, saved, error = field.velocity(x, masses)
+        stages.append(Stage(x, saved))
+        errors.append(error)
+        if layers.leak or layers.constant.any():
+            velocity = velocity + (layers.constant - layers.leak * x)
+        return velocity
+
+    return rate
 
 
 def carry_back(

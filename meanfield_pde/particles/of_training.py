@@ -19,12 +19,6 @@ from meanfield_pde.problem import Problem, Sequence, given
 from meanfield_pde.problem_objective import UNTARGETED
 
 
-def layer_lengths(problem: Problem) -> tuple[float, ...]:
-    """The depth of each layer of heads, (1.0,) when they are shared over depth."""
-    depth = given(problem.depth, "depth")
-    return (1.0,) if depth.shared else tuple(np.diff(np.linspace(0.0, depth.T, depth.layers + 1)).tolist())
-
-
 def trained(problem: Problem) -> list[tuple[int, Sequence]]:
     """The training sequences with their numbers."""
     return [(k, one) for k, one in enumerate(problem.sequences) if isinstance(one, Sequence) and one.role == "train"]
@@ -54,14 +48,14 @@ def token_side(problem: Problem) -> ParticleTokenSide:
     targets = np.array([one.target for _, one in sequences], dtype=float) if wanted else None
     constant = np.array(tokens.drift.constant or (0.0,) * grid.dim, dtype=float)
     method = METHODS[particles.integrator or "euler"]
-    layers = Layers(depth.T, particles.layers or depth.layers, method, constant, tokens.drift.leak)
+    layers = Layers(depth.T, particles.layers_in(depth), method, constant, tokens.drift.leak)
     return ParticleTokenSide(
         family,
         np.stack([one.points for one in drawn]),
         np.stack([one.weights for one in drawn]),
         layers,
         FinalLoss(objective, targets),
-        layer_lengths(problem),
+        depth.lengths(),
         "heads" in particles.sides,
     )
 
@@ -69,7 +63,8 @@ def token_side(problem: Problem) -> ParticleTokenSide:
 def head_side(problem: Problem) -> LangevinHeads:
     """Heads that move by noisy gradient descent as the problem's [training] says."""
     training, box = given(problem.training, "training"), given(problem.heads, "heads").grid()
-    return LangevinHeads(box, training.beta, training.weight_decay, layer_lengths(problem), problem.seed)
+    lengths = given(problem.depth, "depth").lengths()
+    return LangevinHeads(box, training.beta, training.weight_decay, lengths, problem.seed)
 
 
 def first_heads(problem: Problem) -> FloatArray:
@@ -78,5 +73,6 @@ def first_heads(problem: Problem) -> FloatArray:
     count, way, base = given(particles.heads, "particles.heads"), particles.head_sampling, Path(problem.base)
     if heads.initial is None:
         raise MeanFieldError("heads.initial is missing: give the law that the heads are drawn from")
-    box, seeds = heads.grid(), [(problem.seed, HEADS, layer) for layer in range(len(layer_lengths(problem)))]
+    layers = len(given(problem.depth, "depth").lengths())
+    box, seeds = heads.grid(), [(problem.seed, HEADS, layer) for layer in range(layers)]
     return np.stack([sample(heads.initial, count, box, way, seed, base).points for seed in seeds])

@@ -11,7 +11,7 @@ from meanfield_pde.problem import Problem, Sequence, TwoGaussians, given
 from meanfield_pde.sequences import sequence_batch
 from meanfield_pde.training.assemble_particles import assemble_particles
 from meanfield_pde.training.assembled import Assembled, fitted, training_of
-from meanfield_pde.training.grid_side import density_of, fixed_heads, grid_tokens, layer_edges
+from meanfield_pde.training.grid_side import density_of, fixed_heads, grid_tokens
 from meanfield_pde.training.memory_plan import (
     MEMORY,
     Part,
@@ -48,7 +48,7 @@ def assemble(problem: Problem, threads: int | None = None, memory: float = MEMOR
                          names=batch.names)  # fmt: skip
     head_grid = given(problem.heads, "heads").grid()
     training = given(problem.training, "training")
-    lengths = (1.0,) if depth.shared else tuple(np.diff(layer_edges(depth)).tolist())
+    lengths = depth.lengths()
     parts = head_parts(head_grid, len(lengths), kept)
     check_memory(parts, memory)
     batch = sequence_batch(problem, grid, "train")

@@ -8,7 +8,7 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.rho_fokker_planck import FokkerPlanckHeads
 from meanfield_pde.model.sides import HeadSide, TokenSide
 from meanfield_pde.particles.integrators import METHODS
-from meanfield_pde.particles.of_training import first_heads, head_side, layer_lengths, token_side, trained
+from meanfield_pde.particles.of_training import first_heads, head_side, token_side, trained
 from meanfield_pde.particles.point_gradients import PointGradients, with_stencil
 from meanfield_pde.problem import Problem, given
 from meanfield_pde.sequences import sequence_batch
@@ -24,7 +24,7 @@ def assemble_particles(problem: Problem, threads: int | None, memory: float) -> 
     Raises: MeanFieldError for laws that cannot be drawn from as asked, or a plan over the memory.
     """
     training, heads = given(problem.training, "training"), given(problem.heads, "heads")
-    lengths, head_grid = layer_lengths(problem), heads.grid()
+    lengths, head_grid = given(problem.depth, "depth").lengths(), heads.grid()
     parts = _head_parts(problem, len(lengths))
     check_memory(parts + _token_parts(problem, len(trained(problem))), memory)
     own: HeadSide
@@ -69,6 +69,6 @@ def _token_parts(problem: Problem, sequences: int) -> tuple[Part, ...]:
         return token_parts(grid, sequences, depth.layers, 0)
     particles = given(problem.particles, "particles")
     tokens = 8.0 * sequences * grid.dim * given(particles.tokens, "particles.tokens")
-    layers, stages = particles.layers or depth.layers, len(METHODS[particles.integrator or "euler"].b)
+    layers, stages = particles.layers_in(depth), len(METHODS[particles.integrator or "euler"].b)
     # a node, and each stage with its velocity, once more when gathered
     return (Part("paths of the tokens", tokens * (layers * (2.0 + 2.0 * stages) + 16.0)),)

@@ -32,11 +32,6 @@ from meanfield_pde.splitting import token_splitting
 STILL = Heads(family="scalar", points=((0.0, 0.0),))
 
 
-def layer_edges(depth: Depth) -> FloatArray:
-    """Depths between the layers, (layers + 1,): the owner of the time grid in depth."""
-    return np.linspace(0.0, depth.T, depth.layers + 1)
-
-
 def density_of(heads: Heads) -> FloatArray:
     """The initial law of the heads as samples on their grid."""
     if heads.initial is None:
@@ -94,7 +89,7 @@ def grid_tokens(
         Attention(problem.attention or "none", problem.window),
         family,
         head_points,
-        layer_edges(depth),
+        depth.edges(),
         depth.shared,
         batch.mu,
         loss,

@@ -51,18 +51,24 @@ def run_training(
     Raises: MeanFieldError for what particles do not have.
     """
     given_here = problem.particles or Particles()
-    changes = {"tokens": tokens, "heads": heads, "layers": layers, "integrator": integrator, "sampling": sampling,
-               "head_sampling": head_sampling}  # fmt: skip
     if head_start is not None:
         start = np.asarray(head_start, dtype=float)
-        if changes["heads"] not in (None, start.shape[-2] if start.ndim > 1 else None):
+        count = start.shape[-2] if start.ndim > 1 else None
+        if heads not in (None, count):
             raise MeanFieldError(f"heads = {heads}, but head_start has the shape {start.shape}: leave heads out")
-        changes["heads"] = start.shape[-2] if start.ndim > 1 else None
-    known = {name: value for name, value in changes.items() if value is not None}
+        heads = count
     training = replace(
         given(problem.training, "training"), order=1, control="fixed", splitting="gibbs", flow=None, rest=None
     )
-    particles = replace(given_here, **known, sides=("tokens", "heads"))  # type: ignore[arg-type]
+    particles = Particles(
+        given_here.tokens if tokens is None else tokens,
+        given_here.heads if heads is None else heads,
+        given_here.layers if layers is None else layers,
+        given_here.integrator if integrator is None else integrator,
+        given_here.sampling if sampling is None else sampling,
+        given_here.head_sampling if head_sampling is None else head_sampling,
+        ("tokens", "heads"),
+    )
     own_seed = problem.seed if seed is None else seed
     problem = replace(problem, particles=particles, training=training, seed=own_seed)
     with threadpool_limits(limits=1, user_api="blas"):

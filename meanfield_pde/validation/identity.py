@@ -108,7 +108,7 @@ def identity_verdict(problem: Problem, data: Trajectory) -> IdentityVerdict:
 def steps_allowed(problem: Problem, case: SameTokens) -> tuple[tuple[str, ...], tuple[int, ...], bool]:
     """Integrators and numbers of layers that a problem leaves open, and whether it declares both."""
     said, depth = problem.particles, given(problem.depth, "depth")
-    stated = depth.layers if said is None or said.layers is None else said.layers
+    stated = depth.layers if said is None else said.layers_in(depth)
     known = said is not None and (said.layers is not None or said.integrator is not None)
     layers = ((stated,) if case.edges(stated) is not None else ()) if known else layers_tried(case, stated)
     if said is not None and said.integrator is not None:

@@ -11,8 +11,9 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.measure import Measure
 from meanfield_pde.particles.of_problem import initial_tokens, particle_tokens
-from meanfield_pde.particles.tokens import ParticleTokens, Trajectory, carry
+from meanfield_pde.particles.tokens import ParticleTokens, Trajectory
 from meanfield_pde.problem import Problem, given
+from meanfield_pde.validation.motion import Motion
 from meanfield_pde.validation.observables import Found, Observables
 
 # keeps the seeds of our runs apart from those that people give
@@ -36,19 +37,16 @@ class ParticleCode:
     sampling: str = "iid"
     heads: int | None = None
 
+    def motion(self, model: ParticleTokens) -> Motion:
+        """How it moves the tokens of a model."""
+        return Motion(model, self.integrator, self.layers)
+
 
 def own_run(problem: Problem, code: ParticleCode, times: FloatArray, seed: int) -> Trajectory:
     """One run: tokens, and heads where they are a law, are drawn by the seed."""
     start = initial_tokens(problem, code.count, seed=seed, sampling=code.sampling)
-    return carried(problem, particle_tokens(problem, code.heads, seed=seed, tolerance=TOLERANCE), code, start, times)
-
-
-def carried(
-    problem: Problem, model: ParticleTokens, code: ParticleCode, start: Measure, times: FloatArray
-) -> Trajectory:
-    """Tokens carried as the code does."""
-    T = given(problem.depth, "depth").T
-    return carry(model, start, T, code.layers, code.integrator, tuple(times.tolist()))
+    model = particle_tokens(problem, code.heads, seed=seed, tolerance=TOLERANCE)
+    return code.motion(model).run(start, given(problem.depth, "depth").T, tuple(times.tolist()))
 
 
 def own_runs(
@@ -99,6 +97,6 @@ def layer_error(problem: Problem, code: ParticleCode, observed: Observables) -> 
     T, at = given(problem.depth, "depth").T, tuple(observed.times.tolist())
     model, start = particle_tokens(problem, code.heads, seed=STREAM), paired_tokens(problem, code)
     fine = 2 * code.layers if code.integrator == "rk4" else code.layers
-    exact = carry(model, start, T, fine, "rk4", at)
-    coarse = carried(problem, model, code, start, observed.times)
+    exact = Motion(model, "rk4", fine).run(start, T, at)
+    coarse = code.motion(model).run(start, T, at)
     return observed.smooth(coarse.x) - observed.smooth(exact.x)

@@ -19,7 +19,6 @@ from meanfield_pde.validation.head_noise import PreparedHeads, prepare_heads
 from meanfield_pde.validation.identity import IdentityVerdict, identity_verdict
 from meanfield_pde.validation.limit_law import check_one_law
 from meanfield_pde.validation.limit_verdict import LEVEL, LimitVerdict, limit_verdict
-from meanfield_pde.validation.motion import Motion
 from meanfield_pde.validation.own_runs import TOLERANCE, ParticleCode, Said, paired_tokens
 from meanfield_pde.validation.sampling_noise import RUNS, Prepared, check_own, prepare
 from meanfield_pde.validation.statistical_diagnosis import StatisticalDiagnosis, diagnose_by_statistics
@@ -124,7 +123,7 @@ def why_not(problem: Problem, data: Trajectory, code: ParticleCode) -> str | Non
 def _code(problem: Problem, data: Trajectory, identity: IdentityVerdict | None) -> tuple[ParticleCode, bool]:
     """The code as it is declared, or found by identity, and whether its integrator is merely assumed."""
     said, depth = problem.particles or Particles(), given(problem.depth, "depth")
-    layers = depth.layers if said.layers is None else said.layers
+    layers = said.layers_in(depth)
     integrator, known = said.integrator, said.integrator is not None
     if identity is not None and identity.passed and identity.integrator and identity.layers:
         integrator, layers, known = identity.integrator, identity.layers, True
@@ -158,8 +157,7 @@ def _faults(
     """What could have been seen, and what explains the statistics if the limit rejects."""
     model = particle_tokens(problem, code.heads, seed=problem.seed, tolerance=TOLERANCE)
     T, times = given(problem.depth, "depth").T, tuple(ready.law.times.tolist())
-    motion = Motion(model, code.integrator, code.layers)
-    effects = effects_of(motion, paired_tokens(problem, code), T, times, ready.observed.statistics, threads)
+    effects = effects_of(code.motion(model), paired_tokens(problem, code), T, times, ready.observed.statistics, threads)
     noise = ready.noise
     seen = detectable(noise, effects, limit.level)
     if limit.passed:
@@ -181,7 +179,7 @@ def _of_heads(
     particles, depth = problem.particles or Particles(), given(problem.depth, "depth")
     if particles.tokens is None:
         raise MeanFieldError("particles.tokens is missing: say how many tokens a sequence the heads were trained with")
-    layers = depth.layers if particles.layers is None else particles.layers
+    layers = particles.layers_in(depth)
     code = ParticleCode(particles.tokens, layers, particles.integrator or ASSUMED, particles.sampling, data.count)
     notes = ["identity is for tokens: recorded heads do not hold the noise of their gradient steps"]
     without = why_not(problem, data, code)

@@ -67,7 +67,7 @@ def dense_loss(
                                    layer * len(theta) // layers))  # fmt: skip
             y = y + dt * sum(c * k for c, k in zip(b, slopes, strict=True))
         total = total + 0.5 * (w @ (0.1 + y[:, 0] + 0.5 * y[:, 0] ** 2) + 0.05 - target) ** 2 / len(x)
-    return total  # type: ignore[return-value]
+    return total
 
 
 def complex_steps(f: Callable[[np.ndarray], complex], at: np.ndarray) -> np.ndarray:

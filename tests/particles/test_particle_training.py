@@ -32,7 +32,7 @@ def shipped(name: str, *overrides: str) -> Problem:
 def small(**changes: object) -> Problem:
     """The coupled Gaussian problem with few tokens and heads and three steps."""
     problem = shipped("gaussian_coupled", "training.order=1", "training.s_end=0.15", "depth.layers=4")
-    return replace(problem, particles=Particles(tokens=30, heads=20, **changes))  # type: ignore[arg-type]
+    return replace(problem, particles=Particles(tokens=30, heads=20, **changes))
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -230,7 +230,7 @@ def test_other_kinds_layers_that_do_not_fit_and_wrong_starts_are_refused() -> No
         replace(problem, seed=2**64, particles=Particles(heads=3, sides=("heads",)))
     flowing = Drift(flow=lambda x, t: 0.0 * x)
     for tokens, words in ((Drift(leak=0.1), None), (flowing, "constant and leak alone")):
-        changed = replace(problem, tokens=replace(problem.tokens, drift=tokens))  # type: ignore[type-var]
+        changed = replace(problem, tokens=replace(problem.tokens, drift=tokens))
         if words is None:
             assert run_training(changed).theta.shape == (2, 20, 2)
             continue

@@ -186,7 +186,7 @@ def test_modules_are_put_into_eval_mode_and_back_each_as_it_was() -> None:
     record([block], line(), 30)
     assert (block.training, inner.training) == (True, False)
     broken = Module(inner)
-    broken.forward = lambda x: x[:, 1:]  # type: ignore[method-assign]
+    broken.forward = lambda x: x[:, 1:]
     with pytest.raises(MeanFieldError):
         record([broken], line(), 30)
     assert (broken.training, inner.training, TORCH.quiet) == (True, False, False)

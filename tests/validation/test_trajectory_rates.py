@@ -133,7 +133,7 @@ def test_what_has_no_rate_is_refused(tmp_path: Path) -> None:
         ([replace(given[0], points=given[0].points + 9.0)], {}, "outside the box"),
     ):
         with pytest.raises(MeanFieldError, match=words):
-            trajectory_rate(problem, change, **keys)  # type: ignore[arg-type]
+            trajectory_rate(problem, change, **keys)
     flat = problem_of(Gaussian((0.0, 0.0), ((0.5, 0.0), (0.0, 0.5))), (16, 16))
     assert flat.tokens is not None
     mixed = replace(flat, tokens=replace(flat.tokens, periodic=(True, False)), attention=None, heads=None)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TextIO
 
+from meanfield_pde.output.progress import duration, is_terminal
+
 PARTS = 10
 
 
@@ -30,8 +32,8 @@ class RunProgress:
             return
         stream: TextIO = sys.stderr
         left = (time.monotonic() - self.began) / done * (count - done)
-        words = f"own runs: {done} of {count}, about {left:.0f} s left"
-        if stream.isatty():
+        words = f"own runs: {done} of {count}, about {duration(left)} left"
+        if is_terminal(stream):
             self.moving = True
             print(f"\r{words:<60}", end="", file=stream, flush=True)
         elif PARTS * done // count > self.part:

@@ -13,65 +13,29 @@ import numpy as np
 
 from meanfield_pde.kernels._jit import jit, jit_sum
 from meanfield_pde.kernels.log_laplace import UNDERFLOW
+from meanfield_pde.kernels.powers_of_two import LN2, LOG2E, MAGIC, SMALLEST, power_of_two
 
-LOG2E = 1.4426950408889634
-_LN2 = 0.6931471805599453
-# adding 1.5 * 2**52 rounds to an integer and leaves it in the low bits
-_MAGIC = 6755399441055744.0
-SMALLEST = -1021.0
 # points that stay in the nearest cache, and keys that share one reading of them
 BLOCK, KEYS = 1024, 16
 
 
 @jit
-def _power(r):
-    """2^r, |r| <= 1/2, by the polynomial of `kernels.softmax`."""
-    p = 7.037278843204747e-09
-    p = p * r + 1.0208537935725575e-07
-    p = p * r + 1.3215662836029561e-06
-    p = p * r + 1.5252658116379724e-05
-    p = p * r + 0.00015403529961126815
-    p = p * r + 0.0013333558228561815
-    p = p * r + 0.009618129108034598
-    p = p * r + 0.05550410866445883
-    p = p * r + 0.24022650695908768
-    p = p * r + 0.6931471805599497
-    return p * r + 1.0
-
-
-@jit
-def _scaled(out, power):
-    """Times 2^k: the shift leaves the low bits alone, and the integer is added to the exponent."""
-    bits = out.view(np.int64)
-    exponent = power.view(np.int64)
-    for j in range(bits.shape[0]):
-        bits[j] += exponent[j] << 52
-
-
-@jit
-def line_powers(z, y, top, power, out):
-    """2^{z y - top}, an exponent in [-1021, 0]; `top` is whole, so it goes into the number that rounds."""
-    magic = _MAGIC - top
+def line_powers(z, y, top, out):
+    """2^{z y - top}, an exponent in [-1021, 0]; `top` is whole."""
+    magic = MAGIC - top
     for j in range(y.shape[0]):
-        shifted = z * y[j] + magic
-        out[j] = _power(z * y[j] - (shifted - magic))
-        power[j] = shifted
-    _scaled(out, power)
+        out[j] = power_of_two(z * y[j], magic)
 
 
 @jit
-def _plane_block(z0, y0, z1, y1, top, power, out):
-    magic = _MAGIC - top
+def _plane_powers(z0, y0, z1, y1, top, out):
+    magic = MAGIC - top
     for j in range(y0.shape[0]):
-        score = z0 * y0[j] + z1 * y1[j]
-        shifted = score + magic
-        out[j] = _power(score - (shifted - magic))
-        power[j] = shifted
-    _scaled(out, power)
+        out[j] = power_of_two(z0 * y0[j] + z1 * y1[j], magic)
 
 
 @jit
-def _any_block(key, y_t, tilt, start, top, power, out):
+def _any_powers(key, y_t, tilt, start, top, out):
     """The same for any dimension, tilt and score; exponents are cut to [-1021, 0]: beyond nothing of weight is seen."""
     n = out.shape[0]
     out[:] = -top
@@ -84,23 +48,46 @@ def _any_block(key, y_t, tilt, start, top, power, out):
         for j in range(n):
             out[j] += z * row[j]
     for j in range(n):
-        s = max(min(out[j], 0.0), SMALLEST)
-        shifted = s + _MAGIC
-        out[j] = _power(s - (shifted - _MAGIC))
-        power[j] = shifted
-    _scaled(out, power)
+        out[j] = power_of_two(max(min(out[j], 0.0), SMALLEST), MAGIC)
 
 
 @jit
-def block_powers(key, y_t, tilt, start, top, near, power, e):
+def block_powers(key, y_t, tilt, start, top, near, e):
     """e = 2^{score - top} of the points of one block from ``start`` on; ``near`` says that none is cut to 2^-1021."""
     d, stop = y_t.shape[0], start + e.shape[0]
     if near and d == 1:
-        line_powers(key[0], y_t[0, start:stop], top, power, e)
+        line_powers(key[0], y_t[0, start:stop], top, e)
     elif near and d == 2:
-        _plane_block(key[0], y_t[0, start:stop], key[1], y_t[1, start:stop], top, power, e)
+        _plane_powers(key[0], y_t[0, start:stop], key[1], y_t[1, start:stop], top, e)
     else:
-        _any_block(key, y_t, tilt, start, top, power, e)
+        _any_powers(key, y_t, tilt, start, top, e)
+
+
+@jit_sum
+def _line_sums(z, y, top, a, b):
+    """Sums of e a and e b on a line, e as `line_powers`, which is not stored."""
+    magic = MAGIC - top
+    first = 0.0
+    second = 0.0
+    for j in range(y.shape[0]):
+        e = power_of_two(z * y[j], magic)
+        first += e * a[j]
+        second += e * b[j]
+    return first, second
+
+
+@jit_sum
+def _plane_sums(z0, y0, z1, y1, top, a, b, c):
+    magic = MAGIC - top
+    first = 0.0
+    second = 0.0
+    third = 0.0
+    for j in range(y0.shape[0]):
+        e = power_of_two(z0 * y0[j] + z1 * y1[j], magic)
+        first += e * a[j]
+        second += e * b[j]
+        third += e * c[j]
+    return first, second, third
 
 
 @jit_sum
@@ -109,28 +96,6 @@ def _one_sum(e, a):
     for j in range(e.shape[0]):
         first += e[j] * a[j]
     return first
-
-
-@jit_sum
-def _two_sums(e, a, b):
-    first = 0.0
-    second = 0.0
-    for j in range(e.shape[0]):
-        first += e[j] * a[j]
-        second += e[j] * b[j]
-    return first, second
-
-
-@jit_sum
-def _three_sums(e, a, b, c):
-    first = 0.0
-    second = 0.0
-    third = 0.0
-    for j in range(e.shape[0]):
-        first += e[j] * a[j]
-        second += e[j] * b[j]
-        third += e[j] * c[j]
-    return first, second, third
 
 
 @jit
@@ -147,20 +112,26 @@ def top_score(key, y_t, w, tilt):
 
 
 @jit
-def _add_block(key, y_t, w, moment, tilt, start, size, top, near, power, e, sums):
+def _add_block(key, y_t, w, moment, tilt, start, size, top, near, e, sums):
     """Adds one block of points to the partition sum and first moments of a key."""
     d = y_t.shape[0]
     stop = start + size
-    block_powers(key, y_t, tilt, start, top, near, power[:size], e[:size])
-    if d == 1:
-        total, first = _two_sums(e[:size], w[start:stop], moment[0, start:stop])
-    else:
-        total, first, second = _three_sums(e[:size], w[start:stop], moment[0, start:stop], moment[1, start:stop])
+    if near and d == 1:
+        total, first = _line_sums(key[0], y_t[0, start:stop], top, w[start:stop], moment[0, start:stop])
+        sums[0] += total
+        sums[1] += first
+    elif near and d == 2:
+        along, across = y_t[0, start:stop], y_t[1, start:stop]
+        weighted = w[start:stop], moment[0, start:stop], moment[1, start:stop]
+        total, first, second = _plane_sums(key[0], along, key[1], across, top, *weighted)
+        sums[0] += total
+        sums[1] += first
         sums[2] += second
-    sums[0] += total
-    sums[1] += first
-    for c in range(2, d):
-        sums[c + 1] += _one_sum(e[:size], moment[c, start:stop])
+    else:
+        _any_powers(key, y_t, tilt, start, top, e[:size])
+        sums[0] += _one_sum(e[:size], w[start:stop])
+        for c in range(d):
+            sums[c + 1] += _one_sum(e[:size], moment[c, start:stop])
 
 
 @jit
@@ -175,7 +146,7 @@ def token_means(keys, y_t, w, tilt, means, log_z):
     moment = y_t * w
     # scores are powers of 2 from here on: a rounded key is a key next to it
     scaled = keys * LOG2E
-    power, e = np.empty(BLOCK), np.empty(BLOCK)
+    e = np.empty(BLOCK)
     sums, tops, near = np.empty((KEYS, d + 1)), np.empty(KEYS), np.empty(KEYS, dtype=np.bool_)
     low, high = np.empty(d), np.empty(d)
     for c in range(d):
@@ -197,17 +168,17 @@ def token_means(keys, y_t, w, tilt, means, log_z):
         for start in range(0, n, BLOCK):
             size = min(BLOCK, n - start)
             for k in range(count):
-                _add_block(scaled[begin + k], y_t, w, moment, tilt, start, size, tops[k], near[k], power, e, sums[k])
+                _add_block(scaled[begin + k], y_t, w, moment, tilt, start, size, tops[k], near[k], e, sums[k])
         for k in range(count):
             if not sums[k, 0] > UNDERFLOW:
                 tops[k] = top_score(scaled[begin + k], y_t, w, tilt)
                 sums[k] = 0.0
                 for start in range(0, n, BLOCK):
                     size = min(BLOCK, n - start)
-                    _add_block(scaled[begin + k], y_t, w, moment, tilt, start, size, tops[k], False, power, e, sums[k])
+                    _add_block(scaled[begin + k], y_t, w, moment, tilt, start, size, tops[k], False, e, sums[k])
             for c in range(d):
                 means[begin + k, c] = sums[k, c + 1] / sums[k, 0]
-            log_z[begin + k] = _LN2 * tops[k] + math.log(sums[k, 0])
+            log_z[begin + k] = LN2 * tops[k] + math.log(sums[k, 0])
 
 
 @jit

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from meanfield_pde.kernels._jit import jit, jit_sum
-from meanfield_pde.kernels.token_means import BLOCK, LOG2E, SMALLEST, block_powers, top_score
+from meanfield_pde.kernels.powers_of_two import LOG2E, SMALLEST
+from meanfield_pde.kernels.token_means import BLOCK, block_powers, top_score
 
 
 @jit_sum
@@ -52,7 +53,7 @@ def token_means_transpose(keys, y_t, w, u, means, to_keys, to_points):
     d, n = y_t.shape
     scaled = keys * LOG2E
     tilt = np.empty(0)
-    share, power, along, width = np.empty(n), np.empty(BLOCK), np.empty(n), np.empty(d)
+    share, along, width = np.empty(n), np.empty(n), np.empty(d)
     for c in range(d):
         width[c] = y_t[c].max() - y_t[c].min()
     all_seen = w.min() > 0.0
@@ -67,7 +68,7 @@ def token_means_transpose(keys, y_t, w, u, means, to_keys, to_points):
         total = 0.0
         for start in range(0, n, BLOCK):
             stop = min(start + BLOCK, n)
-            block_powers(key, y_t, tilt, start, top, near, power[: stop - start], share[start:stop])
+            block_powers(key, y_t, tilt, start, top, near, share[start:stop])
             total += _weighted_sum(share[start:stop], w[start:stop])
         share /= total
         for c in range(d):

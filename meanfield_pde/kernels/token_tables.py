@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from meanfield_pde.kernels._jit import jit, jit_sum
+from meanfield_pde.kernels.powers_of_two import LOG2E
 from meanfield_pde.kernels.token_means import line_powers
 
-_LOG2E = 1.4426950408889634
 # points whose powers at all nodes stay in the nearest caches
 BLOCK = 256
 
@@ -61,23 +61,23 @@ def tensor_sums(nodes, y_t, w, sums):
     """
     q, n = nodes.shape[1], y_t.shape[1]
     half = q // 2
-    scaled, tops = nodes * _LOG2E, np.empty((2, q))
+    scaled, tops = nodes * LOG2E, np.empty((2, q))
     for c in range(2):
         low, high = y_t[c].min(), y_t[c].max()
         for a in range(q):
             # whole, so that it goes into the number that rounds without loss
             tops[c, a] = np.ceil(max(scaled[c, a] * low, scaled[c, a] * high))
     # two nodes with three rows each are the tile of one product
-    rows, columns, power = np.empty((half, 6, BLOCK)), np.empty((q, BLOCK)), np.empty(BLOCK)
+    rows, columns = np.empty((half, 6, BLOCK)), np.empty((q, BLOCK))
     tiles = np.zeros((half, q, 6))
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
         stop = start + size
         for a in range(q):
-            line_powers(scaled[1, a], y_t[1, start:stop], tops[1, a], power[:size], columns[a, :size])
+            line_powers(scaled[1, a], y_t[1, start:stop], tops[1, a], columns[a, :size])
             r = 3 * (a % 2)
             e, first, second = rows[a // 2, r, :size], rows[a // 2, r + 1, :size], rows[a // 2, r + 2, :size]
-            line_powers(scaled[0, a], y_t[0, start:stop], tops[0, a], power[:size], e)
+            line_powers(scaled[0, a], y_t[0, start:stop], tops[0, a], e)
             for j in range(size):
                 e[j] *= w[start + j]
                 first[j] = e[j] * y_t[0, start + j]

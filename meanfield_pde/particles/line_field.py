@@ -14,14 +14,13 @@ from numpy.polynomial import chebyshev
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.kernels.line_tokens import line_tokens, line_tokens_transpose
+from meanfield_pde.kernels.line_velocity import CHECK_KEYS
 from meanfield_pde.kernels.log_laplace import chebyshev_sum, chebyshev_sum_transpose
 from meanfield_pde.model.heads import HeadMatrices
 from meanfield_pde.model.softmax_cost import chebyshev_size
 from meanfield_pde.model.softmax_table import SIZES
 from meanfield_pde.particles.head_cotangents import HeadCotangents
 
-# keys between the nodes at which a table is compared with direct sums
-CHECKS = 13
 # keys and tokens reach at least so far: derivatives are not taken over intervals of nearly no length
 LEAST = 0.05
 
@@ -49,13 +48,11 @@ class LineField:
         nodes = np.cos(angle)
         interpolation = 2.0 / size * np.cos(np.arange(size)[:, None] * angle[None, :])
         interpolation[0] *= 0.5
-        # a golden-ratio sequence spreads evenly over the angle and falls on no node
-        checks = np.cos(np.pi * ((np.arange(1, CHECKS + 1) * 0.6180339887498949) % 1.0))
-        rows = chebyshev.chebvander(checks, size - 1) @ interpolation
+        rows = chebyshev.chebvander(CHECK_KEYS, size - 1) @ interpolation
         basis = np.empty((size, size))
         chebyshev_sum(nodes, scores / reach, heads.mean_values(weights)[:, 0, 0], basis)
         mixture = interpolation @ basis.T @ interpolation
-        return cls(heads, reach, np.concatenate([nodes, checks]), interpolation, rows, mixture)
+        return cls(heads, reach, np.concatenate([nodes, CHECK_KEYS]), interpolation, rows, mixture)
 
     @property
     def size(self) -> int:

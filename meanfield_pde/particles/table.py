@@ -11,15 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meanfield_pde.arrays import FloatArray
-from meanfield_pde.kernels.token_means import chebyshev_values
+from meanfield_pde.arrays import FloatArray, IntArray
+from meanfield_pde.kernels import line_velocity as kernel
 from meanfield_pde.model.heads import HeadMatrices
 from meanfield_pde.model.softmax_cost import chebyshev_size
 from meanfield_pde.model.softmax_table import SIZES
-from meanfield_pde.particles.velocity import softmax_means
-
-# keys between the nodes at which a table is compared with direct sums
-CHECKS = 13
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,23 +28,12 @@ class Polynomial:
 
     @classmethod
     def through(cls, values: FloatArray, middle: float, half: float) -> Polynomial:
-        """The interpolant of values at `nodes`."""
-        size = len(values)
-        angle = np.pi * (np.arange(size) + 0.5) / size
-        coefficients = 2.0 / size * (np.cos(np.arange(size)[:, None] * angle[None, :]) @ values)
-        coefficients[0] *= 0.5
-        return cls(coefficients, middle, half)
+        """The interpolant of values at Chebyshev nodes."""
+        return cls(kernel.chebyshev_coefficients(values), middle, half)
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Values at x (n,)."""
-        out = np.empty(len(x))
-        chebyshev_values(self.coefficients, np.clip((x - self.middle) / self.half, -1.0, 1.0), out)
-        return out
-
-
-def nodes(size: int, middle: float, half: float) -> FloatArray:
-    """Chebyshev nodes of the first kind on [middle − half, middle + half]."""
-    return np.asarray(middle + half * np.cos(np.pi * (np.arange(size) + 0.5) / size))
+        return np.asarray(kernel.chebyshev_at(self.coefficients, x, self.middle, self.half))
 
 
 def certified(
@@ -64,13 +49,13 @@ def certified(
     Meaning: sizes go up from that of e^{growth u} until the error over ``scale`` (max |f| at those points) is within
     ``tolerance``; beyond the largest size it is given as it is.
     """
-    middle, half = 0.5 * (low + high), max(0.5 * (high - low), 1e-9)
-    check = middle + half * np.cos(np.pi * ((np.arange(1, CHECKS + 1) * 0.6180339887498949) % 1.0))
+    middle, half = 0.5 * (low + high), max(0.5 * (high - low), kernel.LEAST)
+    check = middle + half * kernel.CHECK_KEYS
     exact = function(check)
     size_of = max(float(np.abs(exact).max()), np.finfo(float).tiny) if scale is None else scale
-    error, first = np.inf, chebyshev_size(growth, tolerance)
-    for size in [s for s in SIZES if s >= first] or SIZES[-1:]:
-        found = Polynomial.through(function(nodes(size, middle, half)), middle, half)
+    error = np.inf
+    for size in _sizes_from(growth, tolerance):
+        found = Polynomial.through(function(kernel.chebyshev_nodes(size, middle, half)), middle, half)
         error = float(np.abs(found(check) - exact).max()) / size_of
         if error <= tolerance:
             break
@@ -91,31 +76,18 @@ def line_velocity(
     Shapes: as `attention_velocity`, d = 1.
     Cost: q (2 N + m + n_A q) multiply-adds and q N exponentials.
     """
-    scales, values = heads.scores[:, 0, 0], heads.mean_values(weights)[:, 0, 0]
-    low, high = float(at.min()), float(at.max())
+    scales, values = heads.scores[:, 0, 0].copy(), heads.mean_values(weights)[:, 0, 0].copy()
+    tokens, goal = np.ascontiguousarray(points[:, 0]), np.ascontiguousarray(at[:, 0])
+    box = kernel.extent(tokens, masses, goal)
+    low, high, _, _, _, far = box
     corners = np.outer(scales, [low, high])
-    key_low, key_high = float(corners.min()), float(corners.max())
-    middle, half = 0.5 * (key_low + key_high), max(0.5 * (key_high - key_low), 1e-9)
-    # no products of BLAS over the tokens: its threads are slow to start, and its sums depend on them
-    mass = float(masses.sum())
-    centre = float((masses * points[:, 0]).sum()) / mass
-    centred = points - centre
-    # a golden-ratio sequence spreads evenly over the angle and falls on no node
-    check = middle + half * np.cos(np.pi * ((np.arange(1, CHECKS + 1) * 0.6180339887498949) % 1.0))
-    exact = softmax_means(check[:, None], centred, masses)[0][:, 0]
-    spread = float(np.sqrt((masses * centred[:, 0] ** 2).sum() / mass))
-    size_of_m = max(spread, float(np.abs(exact + centre).max()), np.finfo(float).tiny)
-    growth = half * float(np.abs(centred).max())
+    sizes = _sizes_from(0.5 * float(np.ptp(corners)) * far, tolerance)
+    velocity = np.empty(len(goal))
+    error = kernel.line_velocity(scales, values, tokens, masses, goal, box, sizes, tolerance, velocity)
+    return velocity[:, None], float(error)
+
+
+def _sizes_from(growth: float, tolerance: float) -> IntArray:
+    """Sizes to try for e^{growth u} on [-1, 1], the least that may resolve it first."""
     first = chebyshev_size(growth, tolerance)
-    error = np.inf
-    for size in [s for s in SIZES if s >= first] or SIZES[-1:]:
-        keys = nodes(size, middle, half)
-        mean = Polynomial.through(softmax_means(keys[:, None], centred, masses)[0][:, 0], middle, half)
-        error = float(np.abs(mean(check) - exact).max()) / size_of_m
-        if error <= tolerance:
-            break
-    place, reach = 0.5 * (low + high), max(0.5 * (high - low), 1e-9)
-    x = nodes(len(mean.coefficients), place, reach)
-    means = mean(np.outer(scales, x).ravel()).reshape(len(scales), -1)
-    velocity = Polynomial.through(values @ means, place, reach)
-    return (velocity(at[:, 0]) + centre * float(values.sum()))[:, None], error
+    return np.array([s for s in SIZES if s >= first] or SIZES[-1:])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +21,10 @@ from meanfield_pde.equations.schemes import Muscl, Reconstruction, centred_weigh
 from meanfield_pde.equations.token_noise import TokenNoise
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
-from meanfield_pde.kernels import difference as kernel
+from meanfield_pde.kernels import flux as kernel
 from meanfield_pde.kernels.log_laplace import seen_cells
-from meanfield_pde.kernels.sweep import sweep
+from meanfield_pde.kernels.sweep import rows, rows_of_two, sweep
+from meanfield_pde.kernels.transverse import transverse_before, transverse_behind
 from meanfield_pde.model.field import AssembledField
 from meanfield_pde.splitting import Splitting
 
@@ -154,19 +156,20 @@ def courant_rate(transport: Transport, velocity: tuple[FloatArray, ...]) -> floa
     )
 
 
-def add_transverse(grid: Grid, axis: int, v: FloatArray, r: FloatArray, flux: FloatArray) -> None:
-    """Add what the face mean of v r has beyond v r: curvature of v and products of slopes along the face (d >= 2)."""
+def add_transverse(grid: Grid, axis: int, v: FloatArray, u: FloatArray, flux: FloatArray) -> None:
+    """Add what the face mean of v r has beyond v r: curvature of v and products of slopes along the face (d >= 2).
+
+    Shapes: v, flux (B, *face_shape(axis)), u (B, *cells); r is the mean of the two cells beside a face.
+    """
     dim = grid.dim
-    curved = np.zeros_like(v)
-    slope_v, slope_r = np.empty_like(v), np.empty_like(r)
     for k in range(dim):
-        if k != axis:
-            ring = grid.periodic[k]
-            kernel.add_curvature(sweep(v, k, dim), ring, 1.0 / 24.0, sweep(curved, k, dim))
-            kernel.central(sweep(v, k, dim), ring, sweep(slope_v, k, dim))
-            kernel.central(sweep(r, k, dim), ring, sweep(slope_r, k, dim))
-            flux += slope_v * slope_r / 12.0
-    flux += curved * r
+        if k == axis:
+            continue
+        add = transverse_behind if axis < k else transverse_before
+        pair = min(axis, k), max(axis, k)
+        inner = _inner(grid, pair[1])
+        v4, u4, flux4 = (rows_of_two(a, *pair, dim) for a in (v, u, flux))
+        add(v4, u4, inner, grid.periodic[k], flux4)
 
 
 def middle(grid: Grid, axis: int, u: FloatArray) -> FloatArray:
@@ -196,47 +199,45 @@ def rate(
     Shapes: u (B, *cells), velocity and faces (B, *face_shape(axis)) per axis; rate like u.
     """
     grid = transport.grid
+    dim = grid.dim
     fluxes = []
     for axis, (v, r) in enumerate(zip(velocity, faces, strict=True)):
         flux = v * r
-        if grid.dim > 1:
-            add_transverse(grid, axis, v, middle(grid, axis, u), flux)
+        if dim > 1:
+            add_transverse(grid, axis, v, u, flux)
         fluxes.append(flux)
-    limited = limit_positive(transport, u, velocity, fluxes, dt) if transport.positivity else 0
     out = np.zeros_like(u)
+    if transport.positivity:
+        return out, _add_positive(grid, u, velocity, fluxes, dt, out)
     for axis, flux in enumerate(fluxes):
-        kernel.add_divergence(sweep(flux, axis, grid.dim), grid.spacing[axis], sweep(out, axis, grid.dim))
-    return out, limited
+        kernel.add_divergence(rows(flux, axis, dim), grid.spacing[axis], _inner(grid, axis), rows(out, axis, dim))
+    return out, 0
 
 
-def limit_positive(
-    transport: Transport, u: FloatArray, velocity: tuple[FloatArray, ...], fluxes: list[FloatArray], dt: float
+def _inner(grid: Grid, axis: int) -> int:
+    """How far neighbours on an axis are apart in memory."""
+    return prod(grid.cells[axis + 1 :])
+
+
+def _add_positive(
+    grid: Grid, u: FloatArray, velocity: tuple[FloatArray, ...], fluxes: list[FloatArray], dt: float, out: FloatArray
 ) -> int:
-    """Blend ``fluxes`` (in place) with first-order upwind ones so that u + dt · rate >= 0; conservative by faces.
+    """Subtract the divergence of ``fluxes`` (overwritten), blended face by face with first-order upwind ones so that
+    u + dt · rate >= 0; the number of faces limited.
 
     Source: Zalesak (1979) with the lower bound 0 alone.
     """
-    grid = transport.grid
     dim = grid.dim
-    low, wish = [], []
-    after = np.zeros_like(u)
-    wanted = np.zeros_like(u)
-    for axis, v in enumerate(velocity):
-        behind = np.take(u, range(grid.face_count(axis)), axis=axis + 1)
-        ahead = np.take(u, [(f + 1) % grid.cells[axis] for f in range(grid.face_count(axis))], axis=axis + 1)
-        upwind = v * np.where(v >= 0.0, behind, ahead)
-        extra = fluxes[axis] - upwind
-        kernel.add_divergence(sweep(upwind, axis, dim), grid.spacing[axis], sweep(after, axis, dim))
-        kernel.add_outflow(sweep(extra, axis, dim), grid.spacing[axis], sweep(wanted, axis, dim))
-        low.append(upwind)
-        wish.append(extra)
-    left = np.maximum(u + dt * after, 0.0)
-    # a hair below 1 so that rounding of the sum cannot end below zero
-    share = np.minimum(1.0, (1.0 - 1e-14) * left / np.maximum(dt * wanted, 1e-300))
+    after, share = np.zeros_like(u), np.zeros_like(u)
+    places = [(axis, grid.spacing[axis], _inner(grid, axis)) for axis in range(dim)]
+    for (axis, h, inner), v, flux in zip(places, velocity, fluxes, strict=True):
+        views = (rows(a, axis, dim) for a in (flux, after, share))
+        kernel.split_flux(rows(u, axis, dim), rows(v, axis, dim), h, inner, *views)
+    kernel.affordable(u.ravel(), after.ravel(), share.ravel(), dt)
     count = 0
-    for axis, (upwind, extra) in enumerate(zip(low, wish, strict=True)):
-        count += int(kernel.limit_flux(sweep(extra, axis, dim), sweep(share, axis, dim), sweep(upwind, axis, dim)))
-        fluxes[axis] = upwind
+    for (axis, h, inner), v, extra in zip(places, velocity, fluxes, strict=True):
+        views = (rows(a, axis, dim) for a in (u, v, share))
+        count += int(kernel.add_limited(*views, h, inner, rows(extra, axis, dim), rows(out, axis, dim)))
     return count
 
 

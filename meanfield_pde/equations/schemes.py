@@ -11,6 +11,7 @@ import numpy as np
 from meanfield_pde.arrays import BoolArray, FloatArray, IntArray
 from meanfield_pde.errors import MeanFieldError, nearest
 from meanfield_pde.kernels import reconstruction as kernel
+from meanfield_pde.kernels import reconstruction_transpose as transposed
 
 
 class Reconstruction(Protocol):
@@ -98,6 +99,19 @@ def _stencils_of(order: int, u3: FloatArray, v3: FloatArray) -> tuple[IntArray, 
     return stencils(order, u3.shape[1], v3.shape[1] == u3.shape[1])
 
 
+LINEAR = {1: kernel.UPWIND, 3: kernel.LINEAR3, 5: kernel.LINEAR5}
+
+
+def _faces(kind: int, width: int, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
+    """One kernel runs along the inner axis, the other along lines where there is none."""
+    tables = _stencils_of(width, u3, v3)
+    if u3.shape[2] == 1:
+        u2, v2, out2 = (np.reshape(a, a.shape[:2], copy=False) for a in (u3, v3, out3))
+        kernel.line_faces(u2, v2, *tables, kind, out2)
+    else:
+        kernel.faces(u3, v3, *tables, kind, out3)
+
+
 @dataclass(frozen=True, slots=True)
 class Linear:
     """Unlimited upwind-biased reconstruction of order 1, 3 or 5 (Shu 1998, table 2.1); its own exact dual."""
@@ -111,13 +125,12 @@ class Linear:
 
     def faces(self, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
         """R u at the faces."""
-        index, coefficient, _ = _stencils_of(self.order, u3, v3)
-        kernel.linear_faces(u3, v3, index, coefficient, out3)
+        _faces(LINEAR[self.order], self.order, u3, v3, out3)
 
     def cells(self, u3: FloatArray, g3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
         """Add Rᵀ g."""
         index, coefficient, _ = _stencils_of(self.order, u3, v3)
-        kernel.linear_cells(g3, v3, index, coefficient, out3)
+        transposed.linear_cells(g3, v3, index, coefficient, out3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +143,7 @@ class Muscl:
 
     def faces(self, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
         """R(u) at the faces."""
-        index, _, inner = _stencils_of(3, u3, v3)
-        kernel.muscl_faces(u3, v3, index, inner, self.limiter, out3)
+        _faces(self.limiter, self.width, u3, v3, out3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +155,11 @@ class WenoZ:
 
     def faces(self, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
         """R(u) at the faces."""
-        kernel.weno5z_faces(u3, v3, *_stencils_of(self.order, u3, v3), out3)
+        _faces(kernel.WENO5Z, self.width, u3, v3, out3)
 
     def cells(self, u3: FloatArray, g3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
         """Add R'(u)ᵀ g."""
-        kernel.weno5z_cells(u3, g3, v3, *_stencils_of(self.order, u3, v3), out3)
+        transposed.weno5z_cells(u3, g3, v3, *_stencils_of(self.order, u3, v3), out3)
 
 
 SCHEMES: dict[str, Reconstruction] = {

@@ -22,3 +22,6 @@ jit = _compiled(fastmath={"contract", "nsz", "arcp"})
 
 # for a loop that only sums: lanes may add up in another order, and nothing else is loosened
 jit_sum = _compiled(fastmath={"contract", "nsz", "arcp", "reassoc"})
+
+# without fused multiply-adds: a result has the same bits in a vector and in the rest of a row
+jit_same = _compiled(fastmath={"nsz", "arcp"})

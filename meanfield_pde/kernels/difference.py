@@ -9,21 +9,6 @@ from meanfield_pde.kernels._jit import jit
 
 
 @jit
-def add_divergence(flux3, h, rate3):
-    """Subtract the divergence of a flux: rate_j -= (F_{j+1/2} - F_{j-1/2}) / h, nothing through walls."""
-    outer, faces, inner = flux3.shape
-    n = rate3.shape[1]
-    scale = 1.0 / h
-    for o in range(outer):
-        for f in range(faces):
-            right = f + 1 if f + 1 < n else 0
-            for i in range(inner):
-                flux = flux3[o, f, i] * scale
-                rate3[o, f, i] -= flux
-                rate3[o, right, i] += flux
-
-
-@jit
 def difference(p3, h, out3):
     """Face differences of a cell field, (p_{f+1} - p_f) / h: the transpose of minus the divergence."""
     outer, faces, inner = out3.shape
@@ -34,28 +19,6 @@ def difference(p3, h, out3):
             right = f + 1 if f + 1 < n else 0
             for i in range(inner):
                 out3[o, f, i] = (p3[o, right, i] - p3[o, f, i]) * scale
-
-
-@jit
-def limit_flux(extra3, share3, out3):
-    """Scale antidiffusive fluxes by the share that the giving cell can afford (Zalesak 1979, lower bound 0).
-
-    Shapes: extra3 (outer, faces, inner), share3 (outer, n, inner) in [0, 1], out3 like extra3, added to.
-    Returns the number of faces limited.
-    """
-    outer, faces, inner = extra3.shape
-    n = share3.shape[1]
-    limited = 0
-    for o in range(outer):
-        for f in range(faces):
-            right = f + 1 if f + 1 < n else 0
-            for i in range(inner):
-                extra = extra3[o, f, i]
-                share = share3[o, f, i] if extra > 0.0 else share3[o, right, i]
-                if share < 1.0 and extra != 0.0:
-                    limited += 1
-                out3[o, f, i] += share * extra
-    return limited
 
 
 @jit

@@ -1,176 +1,244 @@
-"""Cells to faces, upwind of the sign of the velocity, and the transposes of the linearised maps.
+"""Cells to faces, upwind of the sign of the velocity.
 
-Stencils come as tables (made by `meanfield_pde.equations.schemes`), so that walls, rings and both
-wind directions share one loop: ``index[s, f, k]`` is the k-th cell of face f, counted from upwind to
-downwind, for wind s = 0 (v >= 0) or 1 (v < 0); ``coefficient[s, f, k]`` its weight in the linear
-reconstruction; ``inner[s, f]`` tells whether the stencil is the centred one.
-Shapes: ``u3`` (outer, n, inner); ``v3`` and ``out3`` (outer, faces, inner); transposes add to (outer, n, inner).
+A face whose stencils for both winds are in the box belongs to a row: rows run over the inner axis, or along the line
+where there is none, and load the cells of both winds before they select, so that they vectorise. The few faces at walls
+take tables (made by `meanfield_pde.equations.schemes`), so that both winds share one loop: ``index[s, f, k]`` is the
+k-th cell of face f, counted from upwind to downwind, for wind s = 0 (v >= 0) or 1 (v < 0); ``coefficient[s, f, k]`` its
+weight in the linear reconstruction; ``centred[s, f]`` tells whether the stencil is the centred one.
+Shapes: ``u3`` (outer, n, inner); ``v3`` and ``out3`` (outer, faces, inner).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from meanfield_pde.kernels._jit import jit
+from meanfield_pde.kernels._jit import jit_same
 
-MINMOD, MC, VANLEER, VANALBADA = 0, 1, 2, 3
+UPWIND, LINEAR3, LINEAR5, MINMOD, MC, VANLEER, VANALBADA, WENO5Z = range(8)
 # Borges et al. (2008): small enough not to touch the order on data of any practical size
 WENO_EPSILON = 1e-40
 
 
-@jit
-def linear_faces(u3, v3, index, coefficient, out3):
-    """Linear upwind-biased reconstruction, R_f = sum_k c_k u_k (Shu 1998, table 2.1)."""
-    outer, faces, inner = v3.shape
-    width = index.shape[2]
+@jit_same
+def reach(kind):
+    """Cells beyond the upwind one on each side."""
+    if kind == UPWIND:
+        return 0
+    return 2 if kind in (LINEAR5, WENO5Z) else 1
+
+
+@jit_same
+def weno_value(a, b, c, d, e):
+    """WENO-Z of order 5 (Borges, Carmona, Costa & Don 2008, eq. 28 with q = 2), cells from upwind to downwind."""
+    q0 = (2.0 * a - 7.0 * b + 11.0 * c) / 6.0
+    q1 = (-b + 5.0 * c + 2.0 * d) / 6.0
+    q2 = (2.0 * c + 5.0 * d - e) / 6.0
+    s0 = 13.0 / 12.0 * (a - 2.0 * b + c) ** 2 + 0.25 * (a - 4.0 * b + 3.0 * c) ** 2 + WENO_EPSILON
+    s1 = 13.0 / 12.0 * (b - 2.0 * c + d) ** 2 + 0.25 * (b - d) ** 2 + WENO_EPSILON
+    s2 = 13.0 / 12.0 * (c - 2.0 * d + e) ** 2 + 0.25 * (3.0 * c - 4.0 * d + e) ** 2 + WENO_EPSILON
+    tau = abs(s0 - s2)
+    w0 = 0.1 * (1.0 + (tau / s0) ** 2)
+    w1 = 0.6 * (1.0 + (tau / s1) ** 2)
+    w2 = 0.3 * (1.0 + (tau / s2) ** 2)
+    return (w0 * q0 + w1 * q1 + w2 * q2) / (w0 + w1 + w2)
+
+
+@jit_same
+def minmod(a, b):
+    """The smaller of two slopes of one sign, else 0."""
+    smaller = a if abs(a) < abs(b) else b
+    return smaller if a * b > 0.0 else 0.0
+
+
+@jit_same
+def monotonised_central(a, b):
+    """Half the sum, at most twice the smaller (van Leer 1977)."""
+    size = min(0.5 * abs(a + b), 2.0 * min(abs(a), abs(b)))
+    signed = size if a > 0.0 else -size
+    return signed if a * b > 0.0 else 0.0
+
+
+@jit_same
+def harmonic(a, b):
+    """The harmonic mean (van Leer 1974)."""
+    total = a + b
+    # chosen before the division, which is done for all
+    mean = 2.0 * (a / (total if total != 0.0 else 1.0)) * b
+    return mean if a * b > 0.0 else 0.0
+
+
+@jit_same
+def van_albada(a, b):
+    """Van Albada et al. (1982), in the ratio of the smaller to the larger: neither underflows nor overflows."""
+    first = abs(a) < abs(b)
+    small, large = (a if first else b), (b if first else a)
+    r = small / (large if large != 0.0 else 1.0)
+    slope = small * (1.0 + r) / (1.0 + r * r)
+    return slope if a * b > 0.0 else 0.0
+
+
+@jit_same
+def limited(kind, a, b):
+    """Limited slope of the one-sided differences a and b (Sweby 1984)."""
+    if kind == MINMOD:
+        return minmod(a, b)
+    if kind == MC:
+        return monotonised_central(a, b)
+    return harmonic(a, b) if kind == VANLEER else van_albada(a, b)
+
+
+@jit_same
+def _upwind_row(cells, v, out):
+    a, b = cells
+    for i in range(v.shape[0]):
+        left, right = a[i], b[i]
+        out[i] = left if v[i] >= 0.0 else right
+
+
+@jit_same
+def _linear3_row(cells, weights, v, out):
+    a, b, c, d = cells
+    x, y, z = weights[0], weights[1], weights[2]
+    for i in range(v.shape[0]):
+        aa, bb, cc, dd = a[i], b[i], c[i], d[i]
+        right = v[i] >= 0.0
+        behind, here, ahead = (aa if right else dd), (bb if right else cc), (cc if right else bb)
+        out[i] = x * behind + y * here + z * ahead
+
+
+@jit_same
+def _linear5_row(cells, weights, v, out):
+    a, b, c, d, e, f = cells
+    w0, w1, w2, w3, w4 = weights[0], weights[1], weights[2], weights[3], weights[4]
+    for i in range(v.shape[0]):
+        aa, bb, cc, dd, ee, ff = a[i], b[i], c[i], d[i], e[i], f[i]
+        right = v[i] >= 0.0
+        first, second, third = (aa if right else ff), (bb if right else ee), (cc if right else dd)
+        fourth, fifth = (dd if right else cc), (ee if right else bb)
+        out[i] = w0 * first + w1 * second + w2 * third + w3 * fourth + w4 * fifth
+
+
+@jit_same
+def _muscl_row(kind, cells, v, out):
+    """One loop a limiter, so that none has a choice inside."""
+    a, b, c, d = cells
+    if kind == MINMOD:
+        for i in range(v.shape[0]):
+            aa, bb, cc, dd = a[i], b[i], c[i], d[i]
+            right = v[i] >= 0.0
+            behind, here, ahead = (aa if right else dd), (bb if right else cc), (cc if right else bb)
+            out[i] = here + 0.5 * minmod(here - behind, ahead - here)
+    elif kind == MC:
+        for i in range(v.shape[0]):
+            aa, bb, cc, dd = a[i], b[i], c[i], d[i]
+            right = v[i] >= 0.0
+            behind, here, ahead = (aa if right else dd), (bb if right else cc), (cc if right else bb)
+            out[i] = here + 0.5 * monotonised_central(here - behind, ahead - here)
+    elif kind == VANLEER:
+        for i in range(v.shape[0]):
+            aa, bb, cc, dd = a[i], b[i], c[i], d[i]
+            right = v[i] >= 0.0
+            behind, here, ahead = (aa if right else dd), (bb if right else cc), (cc if right else bb)
+            out[i] = here + 0.5 * harmonic(here - behind, ahead - here)
+    else:
+        for i in range(v.shape[0]):
+            aa, bb, cc, dd = a[i], b[i], c[i], d[i]
+            right = v[i] >= 0.0
+            behind, here, ahead = (aa if right else dd), (bb if right else cc), (cc if right else bb)
+            out[i] = here + 0.5 * van_albada(here - behind, ahead - here)
+
+
+@jit_same
+def _weno_row(cells, v, out):
+    a, b, c, d, e, f = cells
+    for i in range(v.shape[0]):
+        aa, bb, cc, dd, ee, ff = a[i], b[i], c[i], d[i], e[i], f[i]
+        right = v[i] >= 0.0
+        behind, back, here = (aa if right else ff), (bb if right else ee), (cc if right else dd)
+        ahead, far = (dd if right else cc), (ee if right else bb)
+        out[i] = weno_value(behind, back, here, ahead, far)
+
+
+@jit_same
+def _row(kind, a, b, c, d, e, f, weights, v, out):
+    """Faces between c and d; only the cells within reach are looked at."""
+    if kind == UPWIND:
+        _upwind_row((c, d), v, out)
+    elif kind == LINEAR3:
+        _linear3_row((b, c, d, e), weights, v, out)
+    elif kind == LINEAR5:
+        _linear5_row((a, b, c, d, e, f), weights, v, out)
+    elif kind == WENO5Z:
+        _weno_row((a, b, c, d, e, f), v, out)
+    else:
+        _muscl_row(kind, (b, c, d, e), v, out)
+
+
+@jit_same
+def _at_wall(kind, line, cells, weights, centred):
+    """The value at one face of a line (n,) from its table; in a cell at a wall the slope is the one there is."""
+    if centred and kind == WENO5Z:
+        return weno_value(line[cells[0]], line[cells[1]], line[cells[2]], line[cells[3]], line[cells[4]])
+    if MINMOD <= kind <= VANALBADA:
+        first, second = line[cells[0]], line[cells[1]]
+        if centred:
+            return second + 0.5 * limited(kind, second - first, line[cells[2]] - second)
+        # the stencil starts at the wall, with the cell upwind of the face
+        return first + 0.5 * (second - first)
+    total = 0.0
+    for k in range(cells.shape[0]):
+        total += weights[k] * line[cells[k]]
+    return total
+
+
+@jit_same
+def faces(u3, v3, index, coefficient, centred, kind, out3):
+    """Reconstruction at all faces."""
+    outer, n, inner = u3.shape
+    count = v3.shape[1]
+    r = reach(kind)
+    # faces whose cells f - r ... f + 1 + r are all there; on a ring all are
+    first, last = (0, n) if count == n else (min(r, count), max(min(r, count), n - 1 - r))
+    weights = coefficient[0, first] if first < last else coefficient[0, 0]
     for o in range(outer):
-        for f in range(faces):
+        for f in range(first, last):
+            a, b, c = u3[o, (f - 2) % n], u3[o, (f - 1) % n], u3[o, f]
+            d, e, g = u3[o, (f + 1) % n], u3[o, (f + 2) % n], u3[o, (f + 3) % n]
+            _row(kind, a, b, c, d, e, g, weights, v3[o, f], out3[o, f])
+        for f in range(count):
+            if first <= f < last:
+                continue
             for i in range(inner):
                 s = 0 if v3[o, f, i] >= 0.0 else 1
-                total = 0.0
-                for k in range(width):
-                    total += coefficient[s, f, k] * u3[o, index[s, f, k], i]
-                out3[o, f, i] = total
+                out3[o, f, i] = _at_wall(kind, u3[o, :, i], index[s, f], coefficient[s, f], centred[s, f])
 
 
-@jit
-def linear_cells(g3, v3, index, coefficient, out3):
-    """Transpose of `linear_faces`: adds c_k g_f to cell k of each face's stencil."""
-    outer, faces, inner = v3.shape
-    width = index.shape[2]
+@jit_same
+def line_faces(u2, v2, index, coefficient, centred, kind, out2):
+    """The same along lines: u2 (outer, n), v2 and out2 (outer, faces)."""
+    outer, n = u2.shape
+    count = v2.shape[1]
+    r = reach(kind)
+    ring = count == n
+    first, last = (0, n) if ring else (min(r, count), max(min(r, count), n - 1 - r))
+    weights = coefficient[0, first] if first < last else coefficient[0, 0]
+    # with ends that stand for the cells across the seam, or are looked at by no face between walls
+    line = np.zeros(n + 5)
     for o in range(outer):
-        for f in range(faces):
-            for i in range(inner):
-                s = 0 if v3[o, f, i] >= 0.0 else 1
-                g = g3[o, f, i]
-                for k in range(width):
-                    out3[o, index[s, f, k], i] += coefficient[s, f, k] * g
-
-
-@jit
-def _limited(a, b, limiter):
-    """Limited slope of the one-sided differences a and b (Sweby 1984; van Albada et al. 1982)."""
-    if a * b <= 0.0:
-        return 0.0
-    if limiter == MINMOD:
-        return a if abs(a) < abs(b) else b
-    if limiter == MC:
-        centred = 0.5 * abs(a + b)
-        return np.sign(a) * min(centred, 2.0 * min(abs(a), abs(b)))
-    if limiter == VANLEER:
-        return 2.0 * (a / (a + b)) * b
-    # van Albada, written in the ratio of the smaller to the larger: neither underflows nor overflows
-    small, large = (a, b) if abs(a) < abs(b) else (b, a)
-    r = small / large
-    return small * (1.0 + r) / (1.0 + r * r)
-
-
-@jit
-def muscl_faces(u3, v3, index, inner_face, limiter, out3):
-    """Piecewise linear reconstruction with a limited slope (van Leer 1979), stencil of three cells.
-
-    In a cell at a wall the slope is the one difference there is.
-    """
-    outer, faces, inner = v3.shape
-    for o in range(outer):
-        for f in range(faces):
-            for i in range(inner):
-                s = 0 if v3[o, f, i] >= 0.0 else 1
-                first, second = u3[o, index[s, f, 0], i], u3[o, index[s, f, 1], i]
-                if inner_face[s, f]:
-                    ahead = u3[o, index[s, f, 2], i] - second
-                    out3[o, f, i] = second + 0.5 * _limited(second - first, ahead, limiter)
-                else:
-                    # the stencil starts at the wall, with the cell upwind of the face
-                    out3[o, f, i] = first + 0.5 * (second - first)
-
-
-@jit
-def weno5z_faces(u3, v3, index, coefficient, inner_face, out3):
-    """WENO-Z reconstruction of order 5 (Borges, Carmona, Costa & Don 2008, eq. 28 with q = 2).
-
-    Faces whose centred stencil leaves the box use the one-sided linear stencil of order 5.
-    """
-    outer, faces, inner = v3.shape
-    for o in range(outer):
-        for f in range(faces):
-            for i in range(inner):
-                s = 0 if v3[o, f, i] >= 0.0 else 1
-                a = u3[o, index[s, f, 0], i]
-                b = u3[o, index[s, f, 1], i]
-                c = u3[o, index[s, f, 2], i]
-                d = u3[o, index[s, f, 3], i]
-                e = u3[o, index[s, f, 4], i]
-                if not inner_face[s, f]:
-                    total = 0.0
-                    for k in range(index.shape[2]):
-                        total += coefficient[s, f, k] * u3[o, index[s, f, k], i]
-                    out3[o, f, i] = total
-                    continue
-                q0 = (2.0 * a - 7.0 * b + 11.0 * c) / 6.0
-                q1 = (-b + 5.0 * c + 2.0 * d) / 6.0
-                q2 = (2.0 * c + 5.0 * d - e) / 6.0
-                s0 = 13.0 / 12.0 * (a - 2.0 * b + c) ** 2 + 0.25 * (a - 4.0 * b + 3.0 * c) ** 2 + WENO_EPSILON
-                s1 = 13.0 / 12.0 * (b - 2.0 * c + d) ** 2 + 0.25 * (b - d) ** 2 + WENO_EPSILON
-                s2 = 13.0 / 12.0 * (c - 2.0 * d + e) ** 2 + 0.25 * (3.0 * c - 4.0 * d + e) ** 2 + WENO_EPSILON
-                tau = abs(s0 - s2)
-                w0 = 0.1 * (1.0 + (tau / s0) ** 2)
-                w1 = 0.6 * (1.0 + (tau / s1) ** 2)
-                w2 = 0.3 * (1.0 + (tau / s2) ** 2)
-                out3[o, f, i] = (w0 * q0 + w1 * q1 + w2 * q2) / (w0 + w1 + w2)
-
-
-@jit
-def weno5z_cells(u3, g3, v3, index, coefficient, inner_face, out3):
-    """Transpose of the derivative of `weno5z_faces` at ``u3``: adds R'(u)ᵀ g, weights differentiated too."""
-    outer, faces, inner = v3.shape
-    for o in range(outer):
-        for f in range(faces):
-            for i in range(inner):
-                s = 0 if v3[o, f, i] >= 0.0 else 1
-                g = g3[o, f, i]
-                ja, jb, jc, jd, je = (
-                    index[s, f, 0],
-                    index[s, f, 1],
-                    index[s, f, 2],
-                    index[s, f, 3],
-                    index[s, f, 4],
-                )
-                if not inner_face[s, f]:
-                    for k in range(index.shape[2]):
-                        out3[o, index[s, f, k], i] += coefficient[s, f, k] * g
-                    continue
-                a, b, c, d, e = u3[o, ja, i], u3[o, jb, i], u3[o, jc, i], u3[o, jd, i], u3[o, je, i]
-                q0 = (2.0 * a - 7.0 * b + 11.0 * c) / 6.0
-                q1 = (-b + 5.0 * c + 2.0 * d) / 6.0
-                q2 = (2.0 * c + 5.0 * d - e) / 6.0
-                x0, y0 = a - 2.0 * b + c, a - 4.0 * b + 3.0 * c
-                x1, y1 = b - 2.0 * c + d, b - d
-                x2, y2 = c - 2.0 * d + e, 3.0 * c - 4.0 * d + e
-                s0 = 13.0 / 12.0 * x0**2 + 0.25 * y0**2 + WENO_EPSILON
-                s1 = 13.0 / 12.0 * x1**2 + 0.25 * y1**2 + WENO_EPSILON
-                s2 = 13.0 / 12.0 * x2**2 + 0.25 * y2**2 + WENO_EPSILON
-                tau = abs(s0 - s2)
-                r0, r1, r2 = tau / s0, tau / s1, tau / s2
-                w0, w1, w2 = 0.1 * (1.0 + r0**2), 0.6 * (1.0 + r1**2), 0.3 * (1.0 + r2**2)
-                total = w0 + w1 + w2
-                value = (w0 * q0 + w1 * q1 + w2 * q2) / total
-                # dR = sum w_k dq_k + sum (q_k - R) dw_k with w_k normalised, dw_k = 2 d_k r_k dr_k, r_k = tau / s_k
-                h0 = 0.2 * r0 * ((q0 - value) / total) / s0
-                h1 = 1.2 * r1 * ((q1 - value) / total) / s1
-                h2 = 0.6 * r2 * ((q2 - value) / total) / s2
-                dtau = h0 + h1 + h2
-                sign = 1.0 if s0 >= s2 else -1.0
-                b0 = g * (sign * dtau - h0 * r0)
-                b1 = -g * h1 * r1
-                b2 = g * (-sign * dtau - h2 * r2)
-                # derivatives of the smoothness indicators
-                cx0, cy0 = 13.0 / 6.0 * x0 * b0, 0.5 * y0 * b0
-                cx1, cy1 = 13.0 / 6.0 * x1 * b1, 0.5 * y1 * b1
-                cx2, cy2 = 13.0 / 6.0 * x2 * b2, 0.5 * y2 * b2
-                k0, k1, k2 = g * w0 / total / 6.0, g * w1 / total / 6.0, g * w2 / total / 6.0
-                out3[o, ja, i] += 2.0 * k0 + cx0 + cy0
-                out3[o, jb, i] += -7.0 * k0 - k1 - 2.0 * cx0 - 4.0 * cy0 + cx1 + cy1
-                out3[o, jc, i] += 11.0 * k0 + 5.0 * k1 + 2.0 * k2 + cx0 + 3.0 * cy0 - 2.0 * cx1 + cx2 + 3.0 * cy2
-                out3[o, jd, i] += 2.0 * k1 + 5.0 * k2 + cx1 - cy1 - 2.0 * cx2 - 4.0 * cy2
-                out3[o, je, i] += -k2 + cx2 + cy2
+        line[2 : n + 2] = u2[o]
+        if ring:
+            for k in range(2):
+                line[k] = u2[o, (n - 2 + k) % n]
+            for k in range(3):
+                line[n + 2 + k] = u2[o, k % n]
+        size = last - first
+        cells = line[first:]
+        _row(
+            kind, cells[:size], cells[1 : 1 + size], cells[2 : 2 + size], cells[3 : 3 + size], cells[4 : 4 + size],
+            cells[5 : 5 + size], weights, v2[o, first:last], out2[o, first:last],
+        )  # fmt: skip
+        for f in range(count):
+            if first <= f < last:
+                continue
+            s = 0 if v2[o, f] >= 0.0 else 1
+            out2[o, f] = _at_wall(kind, u2[o], index[s, f], coefficient[s, f], centred[s, f])

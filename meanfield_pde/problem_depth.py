@@ -8,9 +8,10 @@ from meanfield_pde.problem_sections import Depth
 from meanfield_pde.splitting import token_splitting
 
 SCHEMES = ("upwind1", "linear3", "linear5", "muscl-minmod", "muscl-mc", "muscl-vanleer", "muscl-vanalbada", "weno5z")
-STEPPERS = ("ssprk1", "ssprk2", "ssprk3")
+STEPPERS = ("ssprk1", "ssprk2", "ssprk3", "ssprk104")
 DEPTH_CONTROLS = ("cfl", "fixed", "error")
-MOST_CFL = 1.7
+# that of upwind1 with ssprk104
+MOST_CFL = 6.0
 # beyond these nothing would end in a lifetime or fit into memory
 MOST_LAYERS, MOST_DEPTH_STEPS = 10**6, 1e7
 

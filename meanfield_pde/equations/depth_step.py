@@ -58,19 +58,25 @@ def _runge_kutta(
 ) -> Carried:
     stages = []
     limited = 0
+    method = transport.stepper
     u = current = state.u
-    for i, (base, node) in enumerate(zip(transport.stepper.base, transport.stepper.nodes, strict=True)):
+    recalled: dict[int, FloatArray] = {}
+    for i, (row, node) in enumerate(zip(method.rows, method.nodes, strict=True)):
         stage = first if i == 0 and first is not None else evaluate(transport, field, current, state.t + node * dt)
-        slope, count = rate(transport, current, stage.velocity, stage.reconstructed, dt)
+        change, count = rate(transport, current, stage.velocity, stage.reconstructed, method.share * dt)
         stages.append(stage)
         limited += count
-        slope *= dt
-        if base:
-            # u + (1 - base)(current + dt L - u), in this order so that mass is only rounded by small increments
-            slope += current - u
-            slope *= 1.0 - base
-            slope += u
-        else:
-            slope += current
-        current = slope
+        # e_i - u_0: as a sum of changes of u_0 mass is only rounded by small increments
+        change *= method.share * dt
+        if i:
+            change += current - u
+        if i in method.recalled:
+            recalled[i] = change.copy()
+        if row[-1] != 1.0:
+            change *= row[-1]
+        for j, earlier in recalled.items():
+            if j < i and row[j + 1]:
+                change += row[j + 1] * earlier
+        change += u
+        current = change
     return Carried(current, state.t + dt, state.stages + tuple(stages), state.limited + limited)

@@ -72,17 +72,17 @@ class Transport:
                 f"{self.stepper.order} at every step: take depth.stepper = 'ssprk3'"
             )
         if not 0.0 < self.cfl <= limit:
-            why = " (half of that without positivity)" if self.positivity else ""
+            why = " with positivity" if self.positivity else ""
             raise MeanFieldError(f"depth.cfl = {self.cfl:g} must be > 0 and at most {limit:.6g}{why}: lower it")
 
     def courant_limit(self) -> float:
-        """The von Neumann limit of scheme and stepper; at most 1/2 where positivity is promised."""
+        """The von Neumann limit of scheme and stepper; at most 1/2 a stage where positivity is promised."""
         if isinstance(self.reconstruction, Muscl):
             # van Leer's slope on smooth data: Fromm's scheme
             limit = courant_limit(np.array([-0.25, 1.0, 0.25]), self.stepper)
         else:
             limit = courant_limit(centred_weights(self.reconstruction.order), self.stepper)
-        return min(limit, 0.5) if self.positivity else limit
+        return min(limit, 0.5 / self.stepper.share) if self.positivity else limit
 
     @property
     def splitting(self) -> Splitting:

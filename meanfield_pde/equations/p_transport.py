@@ -11,6 +11,7 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.mu_continuity import Stage, Transport, middle, seen
+from meanfield_pde.equations.runge_kutta import RowsTransposed
 from meanfield_pde.equations.schemes import DualReconstruction, Linear
 from meanfield_pde.kernels import difference as kernel
 from meanfield_pde.kernels.sweep import sweep
@@ -108,21 +109,20 @@ def step_transpose(
 
     def back(q: FloatArray, length: float) -> FloatArray:
         nonlocal left
-        into_start, ahead = np.zeros_like(q), q
-        for base in reversed(transport.stepper.base):
+        ahead = q
+        into = RowsTransposed(transport.stepper, np.zeros_like(q))
+        for i in reversed(range(transport.stepper.stages)):
             left -= 1
             stage = stages[left]
-            if base:
-                into_start += base * ahead
-                ahead = (1.0 - base) * ahead
-            in_mu, in_velocity = rate_transpose(transport, dual, stage, length * ahead)
+            ahead = into.euler(i, ahead)
+            in_mu, in_velocity = rate_transpose(transport, dual, stage, transport.stepper.share * length * ahead)
             flat = tuple((volume * g).reshape(len(q), -1) for g in in_velocity)
             cotangents.append(flat)
             nonlocal_part = field.to_mu(flat, stage.moments).reshape(q.shape)
             if sources is not None:
                 nonlocal_part = nonlocal_part + sources[left]
             ahead = ahead + in_mu + seen(transport.grid, stage.u) * nonlocal_part
-        return ahead + into_start
+        return ahead + into.start
 
     start = compose(transport.splitting.stages[::-1], {"transport": back, "noise": heat}, p, dt)
     cotangents.reverse()

@@ -15,6 +15,7 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.forward_backward import Path, stages_of
 from meanfield_pde.equations.mu_continuity import Stage, Transport, seen_weights
+from meanfield_pde.equations.runge_kutta import RowsTransposed
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.model.field import AssembledField
 from meanfield_pde.model.heads import HeadMatrices
@@ -115,11 +116,13 @@ def _stage_points(
     out = [x]
     ahead = iter(stages)
     for share in transport.splitting.shares("transport"):
-        x, length = out[-1], share * dt
-        for base in transport.stepper.base:
+        x, length = out[-1], transport.stepper.share * share * dt
+        euler: list[FloatArray] = []
+        for row in transport.stepper.rows:
             masses = seen_weights(transport.grid, next(ahead).u)
             slope = np.stack([velocity.velocity(one, m) for one, m in zip(out[-1], masses, strict=True)])
-            out.append(base * x + (1.0 - base) * (out[-1] + length * slope))
+            euler.append(out[-1] + length * slope)
+            out.append(row[0] * x + sum(weight * e for weight, e in zip(row[1:], euler, strict=True) if weight))
     return out
 
 
@@ -145,27 +148,27 @@ class QueryCostate:
         """Take λ over step k of a layer; the derivative in the cell masses at each stage, (B, *cells)."""
         velocities, dt = self.queries.velocities, self.path.layers[layer].lengths[k]
         at = layer % len(velocities)
-        velocity = velocities[at]
+        velocity, stepper = velocities[at], self.transport.stepper
         points = _stage_points(self.transport, velocity, stages, self.queries.starts[layer][k], dt)
         sources: list[FloatArray] = []
         at_stage = len(stages)
         for share in reversed(self.transport.splitting.shares("transport")):
-            into_start, ahead = np.zeros_like(self.costate), self.costate
-            for base in reversed(self.transport.stepper.base):
+            ahead, length = self.costate, stepper.share * share * dt
+            into = RowsTransposed(stepper, np.zeros_like(ahead))
+            for i in reversed(range(stepper.stages)):
                 at_stage -= 1
-                into_start += base * ahead
-                ahead = (1.0 - base) * ahead
+                ahead = into.euler(i, ahead)
                 u = stages[at_stage].u
                 masses = seen_weights(self.transport.grid, u)
                 found = [
-                    velocity.transposed(x, m, share * dt * g)
+                    velocity.transposed(x, m, length * g)
                     for x, m, g in zip(points[at_stage], masses, ahead, strict=True)
                 ]
                 ahead = ahead + np.stack([to_x for to_x, _, _ in found])
                 sources.append(np.stack([to_mass for _, to_mass, _ in found]).reshape(u.shape))
                 for _, _, to_rho in found:
                     self.gradient[at] += to_rho
-            self.costate = ahead + into_start
+            self.costate = ahead + into.start
         sources.reverse()
         return sources
 

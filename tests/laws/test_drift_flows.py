@@ -89,9 +89,12 @@ def test_stages_are_evaluated_at_their_depths() -> None:
     assert STEPPERS["ssprk1"].nodes == (0.0,)
     assert STEPPERS["ssprk2"].nodes == (0.0, 1.0)
     assert STEPPERS["ssprk3"].nodes == (0.0, 1.0, 0.5)
+    # the c of Ketcheson (2008), SSPRK(10,4), in sixths
+    ten = 6.0 * np.array(STEPPERS["ssprk104"].nodes)
+    np.testing.assert_allclose(ten, [0, 1, 2, 3, 4, 2, 3, 4, 5, 6], rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize(("method", "order"), [("ssprk2", 2.0), ("ssprk3", 3.0)])
+@pytest.mark.parametrize(("method", "order"), [("ssprk2", 2.0), ("ssprk3", 3.0), ("ssprk104", 4.0)])
 def test_order_in_the_depth_step_of_a_velocity_that_changes(method: str, order: float) -> None:
     # for V(t) > 0 linear3 multiplies the first mode of a ring by exp of its symbol times ∫V: the rest is the stepper's
     n, h = RING.cells[0], RING.spacing[0]

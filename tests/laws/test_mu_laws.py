@@ -102,7 +102,9 @@ def test_mass_and_positivity_together_on_rough_data(name: str, method: str, plac
     rng = np.random.default_rng(1)
     u, v = rough(grid, rng), noise(grid, rng)
     way = transport(grid, name, method, positivity=True)
-    assert way.cfl == min(way.courant_limit(), 0.5)
+    # every stage of a step is a forward Euler step of this share of its length
+    shares = {"ssprk104": 1.0 / 6.0}
+    assert way.cfl == min(way.courant_limit(), 0.5 / shares.get(method, 1.0))
     for count in range(1, 10):
         u = run(way, Prescribed(v), u, step_length(way, v))
         assert np.abs(grid.integral(u) - 1.0).max() <= 1e-13
@@ -110,7 +112,8 @@ def test_mass_and_positivity_together_on_rough_data(name: str, method: str, plac
     free = transport(grid, name, method)
     u = rough(grid, rng)
     u = run(free, Prescribed(v), u, 5 * step_length(free, v))
-    assert np.abs(grid.integral(u) - 1.0).max() <= 1e-13
+    # without positivity a law may swing, and rounding is that of the size of what is summed
+    assert (np.abs(grid.integral(u) - 1.0) <= 1e-13 * grid.integral(np.abs(u))).all()
 
 
 @settings(deadline=None, max_examples=80)
@@ -357,6 +360,7 @@ def test_forward_euler_is_refused_above_order_one(name: str) -> None:
 def test_the_limit_is_sharp(name: str, method: str) -> None:
     # the known limits of linear theory, and: at the limit noise does not grow, well beyond it does
     known = {("upwind1", "ssprk1"): 1.0, ("upwind1", "ssprk3"): 1.2564, ("linear3", "ssprk3"): 1.625}
+    known["upwind1", "ssprk104"] = 6.0
     grid = Grid((0.0,), (1.0,), (48,), (True,))
     way = transport(grid, name, method)
     if (name, method) in known:

@@ -126,7 +126,7 @@ def test_duality_with_a_tangent_coded_anew(name: str, ring: bool) -> None:
 
 @pytest.mark.parametrize(
     ("name", "method"),
-    [("upwind1", "ssprk1"), *((name, method) for name in LINEAR for method in ("ssprk2", "ssprk3"))],
+    [("upwind1", "ssprk1"), *((name, method) for name in LINEAR for method in ("ssprk2", "ssprk3", "ssprk104"))],
 )
 @pytest.mark.parametrize(
     "grid",

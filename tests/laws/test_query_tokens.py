@@ -211,6 +211,12 @@ def test_gradients_with_queries_under_noise_in_pieces_pass_taylor() -> None:
         passes_taylor(side_of(LINE, "linear5", 3, True, alone, TokenNoise(LINE, 0.1, table)), 3, True)
 
 
+def test_gradients_with_queries_by_a_stepper_that_recalls_a_stage_pass_taylor() -> None:
+    for alone in (True, False):
+        side = side_of(LINE, "weno5z", 3, True, alone)
+        passes_taylor(replace(side, transport=replace(side.transport, stepper=stepper("ssprk104"))), 3, True)
+
+
 def passes_taylor(side: GridTokens, layers: int, shared: bool) -> None:
     grid = side.transport.grid
     fields = 1 if shared else layers

@@ -60,7 +60,9 @@ def test_order_on_a_ring_with_variable_speed(name: str) -> None:
 # ---- steppers ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "name"), [("ssprk1", "upwind1"), ("ssprk2", "linear3"), ("ssprk3", "linear5")])
+@pytest.mark.parametrize(
+    ("method", "name"), [("ssprk1", "upwind1"), ("ssprk2", "linear3"), ("ssprk3", "linear5"), ("ssprk104", "linear5")]
+)
 def test_order_of_the_steppers(method: str, name: str) -> None:
     n = 16
     grid = Grid((-np.pi,), (np.pi,), (n,), (True,))

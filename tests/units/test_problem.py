@@ -140,8 +140,8 @@ def test_what_is_allowed_is_accepted(changes: dict[str, Any]) -> None:
         (depth(stepper="rk4"), "depth.stepper = 'rk4' is not known"),
         (depth(T=-1.0), "depth.T = -1 must be finite and >= 0"),
         (depth(layers=0), "depth.layers = 0 is too small"),
-        (depth(cfl=0.0), "depth.cfl = 0 must be finite and > 0 and <= 1.7"),
-        (depth(cfl=1.8), "depth.cfl = 1.8 must be finite and > 0 and <= 1.7"),
+        (depth(cfl=0.0), "depth.cfl = 0 must be finite and > 0 and <= 6"),
+        (depth(cfl=6.1), "depth.cfl = 6.1 must be finite and > 0 and <= 6"),
         (depth(shared="yes"), "depth.shared = 'yes' must be true or false"),
         # training
         (training(beta=-0.1), "training.beta = -0.1 must be finite and >= 0"),

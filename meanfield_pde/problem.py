@@ -17,7 +17,7 @@ from meanfield_pde.problem_checks import (
     integer,
     one_of,
 )
-from meanfield_pde.problem_depth import check_depth
+from meanfield_pde.problem_depth import check_depth, check_followed
 from meanfield_pde.problem_drift import check_drift
 from meanfield_pde.problem_objective import check_objective, check_potential, check_rings, check_sequences
 from meanfield_pde.problem_particles import check_head_side, check_particles, check_token_side
@@ -136,6 +136,8 @@ def validate(problem: Problem) -> None:
             check_rings(problem.objective, problem.tokens)
         check_sequences(problem.sequences, problem.objective, dim, shallow=problem.kind == "shallow")
         check_queries(problem.sequences, problem.objective, problem.tokens, problem.attention)
+        queried = any(getattr(entry, "queries", ()) for entry in problem.sequences)
+        check_followed(problem.depth, "[objective]" if problem.objective else "sequences.queries" if queried else None)
     if problem.kind == "shallow":
         check_shallow(
             problem.attention, problem.tokens, problem.sequences, problem.heads, problem.shallow, problem.data

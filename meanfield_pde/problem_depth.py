@@ -8,7 +8,9 @@ from meanfield_pde.problem_sections import Depth
 from meanfield_pde.splitting import token_splitting
 
 SCHEMES = ("upwind1", "linear3", "linear5", "muscl-minmod", "muscl-mc", "muscl-vanleer", "muscl-vanalbada", "weno5z")
-STEPPERS = ("ssprk1", "ssprk2", "ssprk3", "ssprk104")
+STEPPERS = ("ssprk1", "ssprk2", "ssprk3", "ssprk104", "lax-wendroff")
+# those with slopes to limit
+LIMITED = ("upwind1", "muscl-minmod", "muscl-mc", "muscl-vanleer", "muscl-vanalbada")
 DEPTH_CONTROLS = ("cfl", "fixed", "error")
 # that of upwind1 with ssprk104
 MOST_CFL = 6.0
@@ -30,9 +32,33 @@ def check_depth(depth: Depth) -> None:
         raise MeanFieldError("depth.scheme = 'weno' is not known; did you mean 'weno5z'?")
     one_of(depth.scheme, SCHEMES, "depth.scheme")
     one_of(depth.stepper, STEPPERS, "depth.stepper")
+    if depth.stepper == "lax-wendroff":
+        _check_one_step(depth)
     token_splitting(depth.splitting)
     number(depth.cfl, "depth.cfl", 0.0, MOST_CFL, above=True)
     _check_control(depth)
+
+
+def _check_one_step(depth: Depth) -> None:
+    if depth.scheme not in LIMITED:
+        raise MeanFieldError(
+            f"depth.scheme = '{depth.scheme}' does not go with depth.stepper = 'lax-wendroff', which limits slopes: "
+            "take 'muscl-mc' or another of muscl-*, or 'upwind1'"
+        )
+    if depth.positivity:
+        raise MeanFieldError(
+            "depth.positivity = true is a property of Runge–Kutta stages: with depth.stepper = 'lax-wendroff' take "
+            "positivity = false, or stepper = 'ssprk2'"
+        )
+
+
+def check_followed(depth: Depth | None, wanted: str | None) -> None:
+    """Refuse a stepper without stages where something follows them: ``wanted`` names what."""
+    if depth is not None and depth.stepper == "lax-wendroff" and wanted is not None:
+        raise MeanFieldError(
+            f"depth.stepper = 'lax-wendroff' has no stages to follow, so it has no costate, no gradient and carries no "
+            f"queries, and {wanted} needs them: take 'ssprk2' or 'ssprk3'"
+        )
 
 
 def _check_control(depth: Depth) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from meanfield_pde.errors import MeanFieldError
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "meanfield_pde"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -132,8 +134,15 @@ def test_shipped_data_is_found_and_sound() -> None:
 
 def test_names_that_a_problem_may_use_are_those_that_exist() -> None:
     from meanfield_pde import problem_depth
+    from meanfield_pde.equations.lax_wendroff import ONE_STEP, limiter_of
     from meanfield_pde.equations.runge_kutta import STEPPERS
     from meanfield_pde.equations.schemes import SCHEMES
 
     assert set(problem_depth.SCHEMES) == set(SCHEMES)
-    assert set(problem_depth.STEPPERS) == set(STEPPERS)
+    assert set(problem_depth.STEPPERS) == {*STEPPERS, ONE_STEP}
+    for name, one in SCHEMES.items():
+        if name in problem_depth.LIMITED:
+            limiter_of(one)
+        else:
+            with pytest.raises(MeanFieldError, match="limits slopes"):
+                limiter_of(one)

@@ -1,4 +1,4 @@
-"""One step in depth: the stages of its splitting, transport by a Runge–Kutta step and token noise by heat."""
+"""One step in depth: the stages of its splitting, transport by a Runge–Kutta step or sweeps, token noise by heat."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.mu_continuity import Stage, Transport, evaluate, rate
-from meanfield_pde.model.field import AssembledField
+from meanfield_pde.equations.lax_wendroff import limiter_of, strang
+from meanfield_pde.equations.mu_continuity import Stage, Transport, evaluate, face_velocity, rate
+from meanfield_pde.kernels.reconstruction import UPWIND
+from meanfield_pde.model.field import AssembledField, PrescribedField
 from meanfield_pde.splitting import compose
 
 
@@ -37,7 +39,8 @@ def step(
     start = opening(transport, u, dt) if first is None else first.u
 
     def moved(state: Carried, length: float) -> Carried:
-        return _runge_kutta(transport, field, state, length, None if state.stages else first)
+        carry = _one_step if transport.one_step else _runge_kutta
+        return carry(transport, field, state, length, None if state.stages else first)
 
     flows = {"transport": moved, "noise": _heat(transport)}
     end = compose(table.stages[table.until("transport") :], flows, Carried(start, t), dt)
@@ -58,7 +61,7 @@ def _runge_kutta(
 ) -> Carried:
     stages = []
     limited = 0
-    method = transport.stepper
+    method = transport.runge_kutta
     u = current = state.u
     recalled: dict[int, FloatArray] = {}
     for i, (row, node) in enumerate(zip(method.rows, method.nodes, strict=True)):
@@ -80,3 +83,16 @@ def _runge_kutta(
         change += u
         current = change
     return Carried(current, state.t + dt, state.stages + tuple(stages), state.limited + limited)
+
+
+def _one_step(
+    transport: Transport, field: AssembledField, state: Carried, dt: float, first: Stage | None
+) -> Carried:
+    """Sweeps by the velocity at half the step: that of the laws a donor-cell half step on, where V looks at them."""
+    stage = evaluate(transport, field, state.u, state.t) if first is None else first
+    velocity = stage.velocity
+    if transport.moving is not None or not isinstance(field, PrescribedField):
+        half = strang(transport.grid, UPWIND, velocity, state.u, 0.5 * dt)
+        velocity = face_velocity(transport, field, half, state.t + 0.5 * dt)[1]
+    u = strang(transport.grid, limiter_of(transport.reconstruction), velocity, state.u, dt)
+    return Carried(u, state.t + dt, (*state.stages, stage._replace(velocity=velocity)), state.limited)

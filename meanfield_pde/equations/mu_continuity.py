@@ -16,6 +16,7 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.depth_control import ErrorSteps, FixedSteps
+from meanfield_pde.equations.lax_wendroff import ONE_STEP, LaxWendroff, limiter_of
 from meanfield_pde.equations.runge_kutta import Stepper, courant_limit
 from meanfield_pde.equations.schemes import Muscl, Reconstruction, centred_weights
 from meanfield_pde.equations.token_noise import TokenNoise
@@ -50,7 +51,7 @@ class Transport:
 
     grid: Grid
     reconstruction: Reconstruction
-    stepper: Stepper
+    stepper: Stepper | LaxWendroff
     cfl: float
     positivity: bool
     drift: tuple[FloatArray, ...]
@@ -65,6 +66,11 @@ class Transport:
                     f"tokens.cells = {n} on axis {axis} is fewer than the {self.reconstruction.width} cells that the "
                     "scheme needs: take more cells or a scheme of lower order"
                 )
+        if self.one_step and self.positivity:
+            raise MeanFieldError(
+                f"depth.positivity is a property of Runge–Kutta stages: with depth.stepper = {ONE_STEP!r} take "
+                "positivity = false, or stepper = 'ssprk2'"
+            )
         limit = self.courant_limit()
         if limit == 0.0:
             raise MeanFieldError(
@@ -77,12 +83,30 @@ class Transport:
 
     def courant_limit(self) -> float:
         """The von Neumann limit of scheme and stepper; at most 1/2 a stage where positivity is promised."""
+        if isinstance(self.stepper, LaxWendroff):
+            limiter_of(self.reconstruction)
+            return 1.0
         if isinstance(self.reconstruction, Muscl):
             # van Leer's slope on smooth data: Fromm's scheme
             limit = courant_limit(np.array([-0.25, 1.0, 0.25]), self.stepper)
         else:
             limit = courant_limit(centred_weights(self.reconstruction.order), self.stepper)
         return min(limit, 0.5 / self.stepper.share) if self.positivity else limit
+
+    @property
+    def one_step(self) -> bool:
+        """Whether a step is one sweep an axis instead of Runge–Kutta stages."""
+        return isinstance(self.stepper, LaxWendroff)
+
+    @property
+    def runge_kutta(self) -> Stepper:
+        """The stages of a step and how they are put together. Raises: MeanFieldError for a one-step scheme."""
+        if isinstance(self.stepper, LaxWendroff):
+            raise MeanFieldError(
+                f"depth.stepper = {ONE_STEP!r} has no stages to follow: there is no costate, no gradient and no query "
+                "by it; take 'ssprk2' or 'ssprk3'"
+            )
+        return self.stepper
 
     @property
     def splitting(self) -> Splitting:
@@ -150,10 +174,11 @@ def face_velocity(
 
 
 def courant_rate(transport: Transport, velocity: tuple[FloatArray, ...]) -> float:
-    """sum over axes of max |V| / h: a step dt has Courant number dt times this."""
-    return sum(
+    """sum over axes of max |V| / h, or the largest for sweeps: a step dt has Courant number dt times this."""
+    rates = [
         float(np.abs(v).max()) / h if v.size else 0.0 for v, h in zip(velocity, transport.grid.spacing, strict=True)
-    )
+    ]
+    return max(rates) if transport.one_step else sum(rates)
 
 
 def add_transverse(grid: Grid, axis: int, v: FloatArray, u: FloatArray, flux: FloatArray) -> None:
@@ -242,6 +267,6 @@ def _add_positive(
 
 
 def evaluate(transport: Transport, field: AssembledField, u: FloatArray, t: float = 0.0) -> Stage:
-    """Field, velocities and reconstructions at u and depth t."""
+    """Field, velocities and reconstructions at u and depth t; a one-step scheme has none of the last."""
     moments, velocity = face_velocity(transport, field, u, t)
-    return Stage(u, moments, velocity, reconstruct(transport, u, velocity))
+    return Stage(u, moments, velocity, () if transport.one_step else reconstruct(transport, u, velocity))

@@ -103,6 +103,7 @@ def step_transpose(
     cotangents: list[tuple[FloatArray, ...]] = []
     noise = transport.noise
     left = len(stages)
+    stepper = transport.runge_kutta
 
     def heat(q: FloatArray, length: float) -> FloatArray:
         return q if noise is None else noise.heat(q, length)  # its own transpose
@@ -110,12 +111,12 @@ def step_transpose(
     def back(q: FloatArray, length: float) -> FloatArray:
         nonlocal left
         ahead = q
-        into = RowsTransposed(transport.stepper, np.zeros_like(q))
-        for i in reversed(range(transport.stepper.stages)):
+        into = RowsTransposed(stepper, np.zeros_like(q))
+        for i in reversed(range(stepper.stages)):
             left -= 1
             stage = stages[left]
             ahead = into.euler(i, ahead)
-            in_mu, in_velocity = rate_transpose(transport, dual, stage, transport.stepper.share * length * ahead)
+            in_mu, in_velocity = rate_transpose(transport, dual, stage, stepper.share * length * ahead)
             flat = tuple((volume * g).reshape(len(q), -1) for g in in_velocity)
             cotangents.append(flat)
             nonlocal_part = field.to_mu(flat, stage.moments).reshape(q.shape)

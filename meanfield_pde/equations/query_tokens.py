@@ -115,10 +115,11 @@ def _stage_points(
     """The points at each stage of a step, and after it; depth passes in its pieces of transport alone."""
     out = [x]
     ahead = iter(stages)
+    stepper = transport.runge_kutta
     for share in transport.splitting.shares("transport"):
-        x, length = out[-1], transport.stepper.share * share * dt
+        x, length = out[-1], stepper.share * share * dt
         euler: list[FloatArray] = []
-        for row in transport.stepper.rows:
+        for row in stepper.rows:
             masses = seen_weights(transport.grid, next(ahead).u)
             slope = np.stack([velocity.velocity(one, m) for one, m in zip(out[-1], masses, strict=True)])
             euler.append(out[-1] + length * slope)
@@ -148,7 +149,7 @@ class QueryCostate:
         """Take λ over step k of a layer; the derivative in the cell masses at each stage, (B, *cells)."""
         velocities, dt = self.queries.velocities, self.path.layers[layer].lengths[k]
         at = layer % len(velocities)
-        velocity, stepper = velocities[at], self.transport.stepper
+        velocity, stepper = velocities[at], self.transport.runge_kutta
         points = _stage_points(self.transport, velocity, stages, self.queries.starts[layer][k], dt)
         sources: list[FloatArray] = []
         at_stage = len(stages)

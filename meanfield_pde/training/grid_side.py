@@ -11,9 +11,9 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.drift_flows import prescribed
 from meanfield_pde.equations.depth_control import ErrorSteps, FixedSteps
 from meanfield_pde.equations.grid_tokens import GridTokens
+from meanfield_pde.equations.lax_wendroff import stepper_of
 from meanfield_pde.equations.mu_continuity import Transport
 from meanfield_pde.equations.query_tokens import Queries
-from meanfield_pde.equations.runge_kutta import stepper
 from meanfield_pde.equations.schemes import scheme
 from meanfield_pde.equations.token_noise import TokenNoise
 from meanfield_pde.errors import MeanFieldError
@@ -58,7 +58,7 @@ def transport(tokens: Tokens, depth: Depth) -> Transport:
     drift, moving = prescribed(grid, given_drift.leak, given_drift.constant, given_drift.flow, given_drift.period)
     table = token_splitting(depth.splitting)
     noise = TokenNoise(grid, tokens.noise, table, depth.positivity) if tokens.noise > 0.0 else None
-    rules = scheme(depth.scheme), stepper(depth.stepper), depth.cfl, depth.positivity
+    rules = scheme(depth.scheme), stepper_of(depth.stepper), depth.cfl, depth.positivity
     return Transport(grid, *rules, drift, noise, moving, depth_control(depth))
 
 

@@ -49,6 +49,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+
 def _version(wanted: bool) -> None:
     if wanted:
         from meanfield_pde import __version__
@@ -196,18 +197,26 @@ def info_command() -> None:
     print_info()
 
 
-@app.command("orders", short_help="Measure orders of convergence.")
+@app.command("orders", short_help="Measure orders of convergence.", epilog=EXITS)
 def orders_command(
-    problem: Annotated[str, typer.Argument(metavar="NAME|FILE|all", help=NAME_OR_FILE)], json: Json = False
+    problem: Annotated[str, typer.Argument(metavar="NAME|FILE|all", help=NAME_OR_FILE)],
+    scheme: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME|MODULE:OBJECT", help="Only this scheme, or one of your own too; repeatable."),
+    ] = None,
+    json: Json = False,
+    threads: Threads = None,
 ) -> None:
     """Measure orders of convergence: against the exact solution, or by self-convergence.
 
     `orders all` takes every problem of the library with an exact solution, and solves each as shipped beside it.
+    A scheme of your own, an object in a module here, is checked for its laws first (see docs/own_scheme.md).
     """
-    from meanfield_pde.cli.orders import print_all, print_orders
+    from meanfield_pde.cli.orders import Asked, print_all, print_orders
     from meanfield_pde.output.background import interruptible
 
-    if not interruptible(lambda: print_all(json) if problem == "all" else print_orders(problem, json)):
+    asked = Asked(json, tuple(scheme or ()), threads)
+    if not interruptible(lambda: print_all(asked) if problem == "all" else print_orders(problem, asked)):
         raise typer.Exit(FAILED)
 
 

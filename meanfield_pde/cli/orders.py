@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,64 +20,119 @@ if TYPE_CHECKING:
     from meanfield_pde.problem import Problem
 
 
-def print_orders(name: str, as_json: bool) -> bool:
-    """Measure and print; False when an order falls short of what the scheme promises."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks of a table beside the problem."""
+
+    as_json: bool = False
+    schemes: tuple[str, ...] = ()
+    threads: int | None = None
+
+
+def print_orders(name: str, asked: Asked) -> bool:
+    """Measure and print; False when an order falls short of what the scheme promises, or a law is broken."""
     from meanfield_pde import library
-    from meanfield_pde.output.progress import is_terminal
     from meanfield_pde.output.report import clean
     from meanfield_pde.studies.orders import orders
 
     problem = find_problem(name)
+    options = _options(asked)
     try:
         exact = library.exact_of(problem)
     except MeanFieldError as error:
         say(f"{error}; measured by self-convergence")
         exact = None
-    with _status() if is_terminal(sys.stderr) else nullcontext() as status:
-        progress = None if status is None else status.update
-        measured = clean(orders(problem, exact, name=name if name in library.NAMES else Path(name).stem,
-                                progress=progress))  # fmt: skip
-    rows = measured["rows"]
-    if as_json:
+    with _status() as status:
+        title = name if name in library.NAMES else Path(name).stem
+        measured = clean(orders(problem, exact, name=title, progress=status, **options))
+    if asked.as_json:
         print_json(measured)
     else:
-        print_rows(rows)
-    return not any(row.get("short") for row in rows)
+        print_laws(measured.get("laws", []))
+        print_rows(measured["rows"])
+    for one in options.get("own", {}):
+        if not any(row["scheme"] == one for row in measured["rows"]):
+            say(f"{one} has no row here: {_why(one, measured)}")
+    return _good(measured)
 
 
-def print_all(as_json: bool) -> bool:
+def _why(one: str, measured: dict[str, Any]) -> str:
+    if not all(law["held"] for law in measured["laws"] if law["scheme"] == one):
+        return "it breaks laws"
+    flow = measured["rows"][0]["flow"] if measured["rows"] else "rho"
+    return "the flow of heads takes no scheme of tokens" if flow == "rho" else f"the flow '{flow}' needs cells, a dual"
+
+
+def print_all(asked: Asked) -> bool:
     """Orders of every library problem with an exact solution, and its named values computed beside the exact ones.
 
-    False when an order falls short.
+    False when an order falls short or a law is broken.
     """
     from meanfield_pde import library
-    from meanfield_pde.output.progress import is_terminal
     from meanfield_pde.output.report import clean
     from meanfield_pde.studies.orders import orders
 
     rows: list[dict[str, Any]] = []
     values: list[dict[str, Any]] = []
-    with _status() if is_terminal(sys.stderr) else nullcontext() as status:
+    laws: list[dict[str, Any]] = []
+    options = _options(asked)
+    with _status() as status:
         for name in library.NAMES:
             problem, exact = library.get(name)
             if exact is None:
                 continue
-            if status is None:
-                say(f"measuring {name}")
-            progress = None if status is None else (lambda text, name=name: status.update(f"{name}: {text}"))
+            say(f"measuring {name}")
             # a gradient of which no order is claimed would take minutes and say nothing
             unclaimed = exact.order == 0 and problem.kind == "training"
-            found = [] if unclaimed else clean(orders(problem, exact, name=name, progress=progress))["rows"]
+            measured = {"rows": []} if unclaimed else orders(problem, exact, name=name, progress=status, **options)
+            measured = clean(measured)
             beside = clean(_values(name, problem, exact))
-            if not as_json:
-                print_rows(found)
+            if not asked.as_json:
+                print_laws([] if laws else measured.get("laws", []))
+                print_rows(measured["rows"])
                 print_values(beside)
                 print()
-            rows += found
+            laws = laws or measured.get("laws", [])
+            rows += measured["rows"]
             values += beside
-    if as_json:
-        print_json({"rows": rows, "values": values})
-    return not any(row.get("short") for row in rows)
+    everything = {"rows": rows, "laws": laws, "values": values}
+    if asked.as_json:
+        print_json(everything)
+    return _good(everything)
+
+
+def _options(asked: Asked) -> dict[str, Any]:
+    """The keywords of `orders`: names restrict its table, module:object adds to it."""
+    from meanfield_pde.cli.own_objects import own_object
+
+    names = [one for one in asked.schemes if ":" not in one]
+    out: dict[str, Any] = {"threads": asked.threads} if asked.threads else {}
+    if names:
+        out["schemes"] = names
+    if len(names) < len(asked.schemes):
+        out["own"] = {one: own_object(one, "--scheme") for one in asked.schemes if ":" in one}
+    return out
+
+
+def _good(measured: dict[str, Any]) -> bool:
+    return not any(row.get("short") for row in measured["rows"]) and all(
+        law["held"] for law in measured.get("laws", [])
+    )
+
+
+def print_laws(laws: list[dict[str, Any]]) -> None:
+    """What was measured of the laws of one's own objects, the broken ones named."""
+    if not laws:
+        return
+    cells = []
+    for law in laws:
+        bound = "" if law["allowed"] is None else f"{law['allowed']:.0e}" if law["allowed"] else "0"
+        number = _spell(law["measured"], ".3g")
+        cells.append(
+            (law["scheme"], law["law"], number, bound, "" if law["held"] else f"BROKEN {law['words']}".strip())
+        )
+    table(("own", "law", "measured", "at most", ""), cells, left=2)
+    print()
 
 
 def _values(name: str, problem: Problem, exact: Exact) -> list[dict[str, Any]]:
@@ -93,10 +150,18 @@ def print_values(rows: list[dict[str, Any]]) -> None:
     table(("quantity, as shipped", "computed", "exact", "error"), cells, left=1)
 
 
-def _status() -> Any:
+@contextmanager
+def _status() -> Iterator[Callable[[str], None] | None]:
+    """Says on a terminal what is being solved."""
+    from meanfield_pde.output.progress import is_terminal
+
+    if not is_terminal(sys.stderr):
+        yield None
+        return
     from rich.console import Console
 
-    return Console(stderr=True).status("measuring")
+    with Console(stderr=True).status("measuring") as status:
+        yield status.update
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:

@@ -90,7 +90,7 @@ class Transport:
             # van Leer's slope on smooth data: Fromm's scheme
             limit = courant_limit(np.array([-0.25, 1.0, 0.25]), self.stepper)
         else:
-            limit = courant_limit(centred_weights(self.reconstruction.order), self.stepper)
+            limit = courant_limit(centred_weights(min(self.reconstruction.order, 5)), self.stepper)
         return min(limit, 0.5 / self.stepper.share) if self.positivity else limit
 
     @property

@@ -135,11 +135,12 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Muscl:
-    """Piecewise linear reconstruction with a TVD slope limiter (van Leer 1979): order 2, no usable dual."""
+    """Piecewise linear reconstruction with a TVD limiter (van Leer 1979): order 2, at extrema 1, no usable dual."""
 
     limiter: int
     order: int = 2
     width: int = 3
+    order_at_extrema: int = 1
 
     def faces(self, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
         """R(u) at the faces."""

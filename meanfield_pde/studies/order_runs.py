@@ -9,7 +9,7 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.grid_tokens import GridTokens
-from meanfield_pde.equations.schemes import scheme
+from meanfield_pde.equations.schemes import SCHEMES, Reconstruction, scheme
 from meanfield_pde.equations.token_report import Sweep
 from meanfield_pde.grid import Grid
 from meanfield_pde.problem import Problem
@@ -22,6 +22,13 @@ TABLE = {1: 1e-11, 2: 1e-9, 3: 1e-7}  # tolerance of the softmax table by dimens
 SEVERAL = 4  # the order of any scheme in more than one dimension
 STEPPER = "ssprk3"
 TIME_ORDER = 3
+
+
+class Method(NamedTuple):
+    """A reconstruction under its name in a table."""
+
+    name: str
+    scheme: Reconstruction
 
 
 class Law(NamedTuple):
@@ -37,58 +44,75 @@ def scaled(cells: tuple[int, ...], n: int) -> tuple[int, ...]:
     return tuple(max(3, round(c * n / cells[0])) for c in cells)
 
 
-def refined_depth(problem: Problem, name: str, n: int, coarsest: int, courant: float) -> Problem:
-    """The problem with n token cells, a scheme and a depth step whose error falls at least as fast as that in h.
+def refined_depth(problem: Problem, method: Method | str, n: int, coarsest: int, courant: float) -> Problem:
+    """The problem with n token cells and a depth step whose error falls at least as fast as that of the scheme in h.
 
     Formula: Courant number ∝ h^{max(0, r/q − 1)} for a scheme of order r, at most 4 in more than one dimension, and
     steps of order q, 3 or with token noise that of its splitting, so that dt^q ∝ h^r or smaller.
     """
     assert problem.tokens is not None
     assert problem.depth is not None
-    order = scheme(name).order if len(problem.tokens.cells) == 1 else min(scheme(name).order, SEVERAL)
+    own = method_of(method).scheme.order
+    order = own if len(problem.tokens.cells) == 1 else min(own, SEVERAL)
     steps = TIME_ORDER if problem.tokens.noise == 0.0 else token_splitting(problem.depth.splitting).order
     power = max(0.0, order / steps - 1.0)
     cfl = min(problem.depth.cfl, courant) * (coarsest / n) ** power
     return replace(
         problem,
         tokens=replace(problem.tokens, cells=scaled(problem.tokens.cells, n)),
-        depth=replace(problem.depth, scheme=name, stepper=STEPPER, cfl=cfl, control="cfl", dt=None),
+        depth=replace(problem.depth, scheme=_spelled(method), stepper=STEPPER, cfl=cfl, control="cfl", dt=None),
     )
 
 
-def token_law(problem: Problem, name: str, n: int, coarsest: int) -> Law:
+def method_of(given: Method | str) -> Method:
+    """A built-in scheme by its name, or the method that is given."""
+    return given if isinstance(given, Method) else Method(given, scheme(given))
+
+
+def _spelled(given: Method | str) -> str:
+    """The name a problem can say; a scheme of the user's takes the place of the first one once all is put together."""
+    name, own = method_of(given)
+    return name if SCHEMES.get(name) is own else next(iter(SCHEMES))
+
+
+def _with_scheme(tokens: GridTokens, method: Method | str) -> GridTokens:
+    """The token side with the scheme itself and a table below every error that is fitted, on one thread."""
+    transport = replace(tokens.transport, reconstruction=method_of(method).scheme)
+    return replace(tokens, transport=transport, tolerance=TABLE[transport.grid.dim], threads=1)
+
+
+def token_law(problem: Problem, method: Method | str, n: int, coarsest: int) -> Law:
     """Final token laws (B, *cells) under given heads."""
-    tokens, sweep = _swept(problem, name, n, coarsest)
+    tokens, sweep = _swept(problem, method, n, coarsest)
     grid = tokens.transport.grid
     return Law(sweep.final, grid, np.full(grid.cells, grid.cell_volume))
 
 
-def _swept(problem: Problem, name: str, n: int, coarsest: int) -> tuple[GridTokens, Sweep]:
-    ready = assemble(refined_depth(problem, name, n, coarsest, COURANT_LAW))
+def _swept(problem: Problem, method: Method | str, n: int, coarsest: int) -> tuple[GridTokens, Sweep]:
+    ready = assemble(refined_depth(problem, method, n, coarsest, COURANT_LAW))
     assert ready.tokens is not None
     assert ready.fixed_heads is not None
-    tokens = replace(ready.tokens, tolerance=TABLE[ready.tokens.transport.grid.dim])
+    tokens = _with_scheme(ready.tokens, method)
     return tokens, tokens.forward(ready.fixed_heads)
 
 
-def costate(problem: Problem, name: str, n: int, coarsest: int) -> Law:
+def costate(problem: Problem, method: Method | str, n: int, coarsest: int) -> Law:
     """The reported costate at depth 0 under given heads, (B, *cells), weighted with the masses of the first laws."""
-    tokens, sweep = _swept(problem, name, n, coarsest)
+    tokens, sweep = _swept(problem, method, n, coarsest)
     grid = tokens.transport.grid
     found = tokens.backward(sweep, tokens.terminal(sweep.final)[1]).nodes[0]
     return Law(grid.refilter(found), grid, tokens.mu0 * grid.cell_volume)
 
 
-def gradient(problem: Problem, name: str, n: int, coarsest: int) -> Law:
+def gradient(problem: Problem, method: Method | str, n: int, coarsest: int) -> Law:
     """δL/δrho (layers, *head_cells) at s = 0 by the dual of the scheme, with the weights of L1(rho)."""
-    ready = assemble(refined_depth(problem, name, n, coarsest, COURANT_GRADIENT))
+    ready = assemble(refined_depth(problem, method, n, coarsest, COURANT_GRADIENT))
     assert ready.tokens is not None
     assert ready.heads is not None
     assert ready.head_grid is not None
     assert ready.state is not None
     rho, grid = ready.state.rho, ready.head_grid
-    assert ready.token_grid is not None
-    tokens = replace(ready.tokens, tolerance=TABLE[ready.token_grid.dim])
+    tokens = _with_scheme(ready.tokens, method)
     found = tokens.first_variation(ready.heads.measure(rho)).potential
     return Law(found.reshape(rho.shape), grid, rho * grid.cell_volume)
 

@@ -29,6 +29,7 @@ from meanfield_pde.cli.options import (
 )
 from meanfield_pde.cli.particle_commands import VERDICT_EXITS, rates_command, validate_command
 from meanfield_pde.cli.running import INTERRUPTED, Interrupted, named
+from meanfield_pde.cli.study_commands import bench_command
 from meanfield_pde.cli.terminal import open_streams, say, show_warning
 from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
 
@@ -251,6 +252,7 @@ def demo_command(
     demonstrate(output, threads, quiet)
 
 
+app.command("bench", short_help="Measure work against precision.", epilog=EXITS)(bench_command)
 app.command("validate", short_help="Judge the output of a particle code.", epilog=VERDICT_EXITS)(validate_command)
 app.command("rates", short_help="Fit the rate of a particle code.", epilog=EXITS)(rates_command)
 

@@ -36,13 +36,13 @@ def print_orders(name: str, asked: Asked) -> bool:
     from meanfield_pde.studies.orders import orders
 
     problem = find_problem(name)
-    options = _options(asked)
+    options = options_of(asked)
     try:
         exact = library.exact_of(problem)
     except MeanFieldError as error:
         say(f"{error}; measured by self-convergence")
         exact = None
-    with _status() as status:
+    with progress_line() as status:
         title = name if name in library.NAMES else Path(name).stem
         measured = clean(orders(problem, exact, name=title, progress=status, **options))
     if asked.as_json:
@@ -75,8 +75,8 @@ def print_all(asked: Asked) -> bool:
     rows: list[dict[str, Any]] = []
     values: list[dict[str, Any]] = []
     laws: list[dict[str, Any]] = []
-    options = _options(asked)
-    with _status() as status:
+    options = options_of(asked)
+    with progress_line() as status:
         for name in library.NAMES:
             problem, exact = library.get(name)
             if exact is None:
@@ -101,7 +101,7 @@ def print_all(asked: Asked) -> bool:
     return _good(everything)
 
 
-def _options(asked: Asked) -> dict[str, Any]:
+def options_of(asked: Asked) -> dict[str, Any]:
     """The keywords of `orders`: names restrict its table, module:object adds to it."""
     from meanfield_pde.cli.own_objects import own_object
 
@@ -151,7 +151,7 @@ def print_values(rows: list[dict[str, Any]]) -> None:
 
 
 @contextmanager
-def _status() -> Iterator[Callable[[str], None] | None]:
+def progress_line() -> Iterator[Callable[[str], None] | None]:
     """Says on a terminal what is being solved."""
     from meanfield_pde.output.progress import is_terminal
 

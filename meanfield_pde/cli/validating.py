@@ -46,7 +46,7 @@ def print_validation(
 
     stated = find_problem(problem, overrides)
     if folder is not None:
-        _make(folder)
+        folder_for(folder, TREE)
     path = find_data(data)
     beside = path.with_suffix(".toml")
     if names is None and beside.is_file() and not (Path(problem).is_file() and beside.samefile(problem)):
@@ -81,10 +81,10 @@ def print_validation(
     return verdict.exit_code
 
 
-def _make(folder: Path) -> None:
-    """A folder for the verdict. Raises: FileError if it cannot be made, or holds one already."""
-    if (folder / TREE).exists():
-        raise FileError(f"{folder} holds a verdict already: name another folder")
+def folder_for(folder: Path, name: str) -> None:
+    """A folder for a file of results. Raises: FileError if it cannot be made, or holds one already."""
+    if (folder / name).exists():
+        raise FileError(f"{folder} holds {name} already: name another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

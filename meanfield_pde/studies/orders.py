@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from meanfield_pde.equations.schemes import SCHEMES
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.problem import Problem
 from meanfield_pde.studies.order_series import measured
-from meanfield_pde.studies.own_schemes import own_scheme
-from meanfield_pde.studies.scheme_laws import scheme_laws, usable
+from meanfield_pde.studies.scheme_laws import own_with_laws
 from meanfield_pde.studies.space_orders import Reference, space_series
 
 
@@ -45,16 +42,7 @@ def orders(
     """
     if problem.sides:
         raise MeanFieldError("orders are those of schemes on grids: take particles.sides = []")
-    mine = {}
-    laws: list[dict[str, Any]] = []
-    for one, given in (own or {}).items():
-        if one in SCHEMES:
-            raise MeanFieldError(f"scheme {one!r} of your own has the name of a built-in one: give it another")
-        scheme = own_scheme(one, given)
-        found = scheme_laws(scheme)
-        laws += [{"scheme": one, **asdict(law), "held": law.held} for law in found]
-        if usable(found):
-            mine[one] = scheme
+    mine, laws = own_with_laws(own or {})
     table = space_series(problem, exact, cells, schemes, mine)
     title = {"problem": name or problem.title}
     rows = [title | row for row in measured(table, threads or len(os.sched_getaffinity(0)), progress)]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.schemes import DualReconstruction, Reconstruction
+from meanfield_pde.equations.schemes import SCHEMES, DualReconstruction, Reconstruction
+from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.studies.own_schemes import own_scheme
 
 EXACT = 1e-12  # relative to the largest value
 DIFFERENCED = 1e-6  # of a derivative by central differences
@@ -51,6 +54,23 @@ def scheme_laws(scheme: Reconstruction) -> list[Law]:
         said = f"{type(error).__name__}: {error}"
         found.append(Law("runs", float("nan"), 0.0, said))
     return found
+
+
+def own_with_laws(own: Mapping[str, Any]) -> tuple[dict[str, Reconstruction], list[dict[str, Any]]]:
+    """Of the user's objects by name those that give finite values, as reconstructions, and the laws of all as rows.
+
+    Raises: MeanFieldError for objects that lack something, or have the name of a built-in scheme.
+    """
+    mine, rows = {}, []
+    for name, given in own.items():
+        if name in SCHEMES:
+            raise MeanFieldError(f"scheme {name!r} of your own has the name of a built-in one: give it another")
+        scheme = own_scheme(name, given)
+        found = scheme_laws(scheme)
+        rows += [{"scheme": name, **asdict(law), "held": law.held} for law in found]
+        if usable(found):
+            mine[name] = scheme
+    return mine, rows
 
 
 def usable(laws: list[Law]) -> bool:

@@ -55,7 +55,7 @@ def test_a_folder_gets_the_numbers_and_a_figure(
     assert len(colours) > 50
     # a second verdict does not take the place of the first
     assert main([*LINE, str(tokens), *QUICK, "-o", str(folder)]) == 2
-    assert "holds a verdict already" in capsys.readouterr().err
+    assert "holds verdict.json already" in capsys.readouterr().err
 
 
 def test_a_fault_ends_with_3_and_its_name(tokens: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,9 @@ from typing import NamedTuple
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.lax_wendroff import limiter_of, strang
 from meanfield_pde.equations.mu_continuity import Stage, Transport, evaluate, face_velocity, rate
+from meanfield_pde.kernels.increments import euler_increment, increased
 from meanfield_pde.kernels.reconstruction import UPWIND
+from meanfield_pde.kernels.sweep import flat
 from meanfield_pde.model.field import AssembledField, PrescribedField
 from meanfield_pde.splitting import compose
 
@@ -70,17 +72,15 @@ def _runge_kutta(
         stages.append(stage)
         limited += count
         # e_i - u_0: as a sum of changes of u_0 mass is only rounded by small increments
-        change *= method.share * dt
-        if i:
-            change += current - u
+        euler_increment(flat(change), method.share * dt, flat(current), flat(u))
         if i in method.recalled:
             recalled[i] = change.copy()
-        if row[-1] != 1.0:
-            change *= row[-1]
+        weight = row[-1]
         for j, earlier in recalled.items():
             if j < i and row[j + 1]:
-                change += row[j + 1] * earlier
-        change += u
+                change = weight * change + row[j + 1] * earlier
+                weight = 1.0
+        increased(flat(change), weight, flat(u))
         current = change
     return Carried(current, state.t + dt, state.stages + tuple(stages), state.limited + limited)
 

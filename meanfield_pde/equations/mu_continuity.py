@@ -23,10 +23,11 @@ from meanfield_pde.equations.token_noise import TokenNoise
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels import flux as kernel
+from meanfield_pde.kernels.increments import largest_size
 from meanfield_pde.kernels.log_laplace import seen_cells
-from meanfield_pde.kernels.sweep import rows, rows_of_two, sweep
+from meanfield_pde.kernels.sweep import flat, rows, rows_of_two, sweep
 from meanfield_pde.kernels.transverse import transverse_before, transverse_behind
-from meanfield_pde.model.field import AssembledField
+from meanfield_pde.model.field import AssembledField, PrescribedField
 from meanfield_pde.splitting import Splitting
 
 # depths at which a drift that changes with depth is looked at for its speed
@@ -167,17 +168,26 @@ def face_velocity(
     rule the means at large keys.
     Shapes: u (B, *cells); velocities (B, *face_shape(axis)).
     """
-    grid = transport.grid
-    moments = field.moments(seen_weights(grid, u))
-    found, drift = field.velocity(moments), transport.drift_at(t)
+    grid, drift = transport.grid, transport.drift_at(t)
+    if isinstance(field, PrescribedField):
+        moments = field.moments(u.reshape(len(u), -1))  # which it does not look at
+        if field.still:
+            return moments, tuple(v[None] if len(u) == 1 else np.stack([v] * len(u)) for v in drift)
+    else:
+        moments = field.moments(seen_weights(grid, u))
+    found = field.velocity(moments)
     return moments, tuple(v.reshape(len(u), *grid.face_shape(axis)) + drift[axis] for axis, v in enumerate(found))
+
+
+def largest(a: FloatArray) -> float:
+    """max |a|, 0 of nothing; infinite or NaN if one of them is."""
+    bits = np.int64(largest_size(np.ascontiguousarray(a).ravel().view(np.int64)))
+    return float(bits.view(np.float64))
 
 
 def courant_rate(transport: Transport, velocity: tuple[FloatArray, ...]) -> float:
     """sum over axes of max |V| / h, or the largest for sweeps: a step dt has Courant number dt times this."""
-    rates = [
-        float(np.abs(v).max()) / h if v.size else 0.0 for v, h in zip(velocity, transport.grid.spacing, strict=True)
-    ]
+    rates = [largest(v) / h for v, h in zip(velocity, transport.grid.spacing, strict=True)]
     return max(rates) if transport.one_step else sum(rates)
 
 
@@ -258,7 +268,7 @@ def _add_positive(
     for (axis, h, inner), v, flux in zip(places, velocity, fluxes, strict=True):
         views = (rows(a, axis, dim) for a in (flux, after, share))
         kernel.split_flux(rows(u, axis, dim), rows(v, axis, dim), h, inner, *views)
-    kernel.affordable(u.ravel(), after.ravel(), share.ravel(), dt)
+    kernel.affordable(flat(u), flat(after), flat(share), dt)
     count = 0
     for (axis, h, inner), v, extra in zip(places, velocity, fluxes, strict=True):
         views = (rows(a, axis, dim) for a in (u, v, share))

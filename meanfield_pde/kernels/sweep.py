@@ -21,6 +21,11 @@ def sweep(a: FloatArray, axis: int, dim: int) -> FloatArray:
     return np.reshape(a, shape, copy=False)
 
 
+def flat(a: FloatArray) -> FloatArray:
+    """All numbers in one row."""
+    return np.reshape(a, -1, copy=False)
+
+
 def rows(a: FloatArray, axis: int, dim: int) -> FloatArray:
     """The same with the axis and those behind it in one row: (outer, n inner)."""
     position = a.ndim - dim + axis

@@ -71,6 +71,11 @@ class PrescribedField:
 
     given: tuple[FloatArray, ...]
 
+    @property
+    def still(self) -> bool:
+        """Whether it is 0 everywhere."""
+        return not any(v.any() for v in self.given)
+
     def moments(self, weights: FloatArray) -> FloatArray:
         """The weights, unused."""
         return weights

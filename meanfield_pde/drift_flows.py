@@ -20,7 +20,7 @@ from meanfield_pde.kernels.sweep import sweep
 DriftFunction = Callable[[FloatArray, float], FloatArray]
 """A user's own velocity: positions (n, d) and depth t -> (n, d)."""
 Faces = tuple[FloatArray, ...]
-FLOWS = ("sine", "rotation", "deformation")
+FLOWS = ("sine", "logistic", "rotation", "deformation")
 WITH_PERIOD = ("rotation", "deformation")
 # each pass takes the error of a face value by a factor of 1/6 or better per transverse axis
 PASSES = 40
@@ -35,8 +35,9 @@ def prescribed(
 ) -> tuple[Faces, Callable[[float], Faces] | None]:
     """The normal velocity at the faces of each axis that stays, and the part that changes with depth, if any.
 
-    Formula: constant − leak x, and ``flow``: on a ring of length L "sine" (L/2π) sin(2πx/L); in a plane "rotation"
-    once around the middle of the box in ``period``, and "deformation" ψ = (L_x L_y/π) sin²(πξ) sin²(πη) cos(πt/period)
+    Formula: constant − leak x, and ``flow``: on a ring of length L "sine" (L/2π) sin(2πx/L); on a line between walls
+    at a and b "logistic" (x − a)(b − x)/(b − a), which vanishes at both; in a plane "rotation" once around the middle
+    of the box in ``period``, and "deformation" ψ = (L_x L_y/π) sin²(πξ) sin²(πη) cos(πt/period)
     with ξ, η in [0, 1] along the box, which comes back to where it was at t = ``period``.
     Raises: MeanFieldError for an unknown flow, or one that does not exist on such a grid.
     Source: LeVeque (1996), eq. 9.5; Zalesak (1979), section V.
@@ -63,6 +64,8 @@ def check_flow(flow: object, periodic: tuple[bool, ...]) -> str | None:
         return f"is not known; {nearest(str(flow), FLOWS)}"
     if flow == "sine":
         return None if periodic == (True,) else "lives on a ring: take one axis with periodic = [true]"
+    if flow == "logistic":
+        return None if periodic == (False,) else "lives between two walls: take one axis and no ring"
     return None if periodic == (False, False) else "lives in a plane between walls: take two axes and no ring"
 
 
@@ -73,6 +76,8 @@ def _named(grid: Grid, flow: str, period: float) -> Faces:
     if flow == "sine":
         wave = 2.0 * pi / (grid.upper[0] - grid.lower[0])
         return (np.sin(wave * grid.faces(0)) / wave,)
+    if flow == "logistic":
+        return (_logistic(grid.lower[0], grid.upper[0], grid.faces(0)),)
     x, y = (grid.edges(k) for k in range(2))
     if flow == "rotation":
         middle = [0.5 * (a + b) for a, b in zip(grid.lower, grid.upper, strict=True)]
@@ -82,6 +87,10 @@ def _named(grid: Grid, flow: str, period: float) -> Faces:
         waves = [np.sin(pi * np.linspace(0.0, 1.0, n + 1)) ** 2 for n in grid.cells]
         stream = length[0] * length[1] / pi * np.multiply.outer(*waves)
     return of_stream(grid, stream)
+
+
+def _logistic(low: float, high: float, x: FloatArray) -> FloatArray:
+    return np.asarray((x - low) * (high - x) / (high - low))
 
 
 def of_stream(grid: Grid, stream: FloatArray) -> Faces:
@@ -129,6 +138,8 @@ def at_points(
     if flow == "sine":
         wave = 2.0 * pi / length[0]
         return np.asarray(np.sin(wave * points) / wave)
+    if flow == "logistic":
+        return _logistic(lower[0], upper[0], points)
     turn = 1.0 if period is None else period
     if flow == "rotation":
         x, y = (points[:, k] - 0.5 * (lower[k] + upper[k]) for k in range(2))

@@ -64,6 +64,7 @@ _FORMS = {
     "softmax_plane": _Form(gaussian_space.parameters(2), gaussian_space.exact, gaussian_space.fitted),
     "softmax_space": _Form(gaussian_space.parameters(3), gaussian_space.exact, gaussian_space.fitted),
     "variable_speed_ring": _Form(transport.RING_PARAMETERS, transport.ring_exact, None),
+    "logistic_walls": _Form({}, transport.walls_exact, None),
     "jiang_shu": _Form(transport.WAVE_PARAMETERS, transport.wave_exact, None),
     "sine_power": _Form(transport.WAVE_PARAMETERS, transport.wave_exact, None),
     "zalesak_disk": _Form(transport.PLANE_PARAMETERS, transport.plane_exact, None),

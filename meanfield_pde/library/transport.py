@@ -1,4 +1,4 @@
-"""Classics of transport alone: a ring of variable speed, waves that go once around, a plane that turns or swirls."""
+"""Classics of transport alone: a ring of variable speed, a line between walls, waves, a plane that turns or swirls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.law_cells import axis_nodes
 from meanfield_pde.law_classics import JiangShu, SinePower, classic_masses
-from meanfield_pde.laws import Law, VonMises, cell_averages
+from meanfield_pde.laws import Law, Uniform, VonMises, cell_averages
 from meanfield_pde.library.exact import Exact, require
 from meanfield_pde.library.parameters import Parameter, at
 from meanfield_pde.problem import Problem, Sequence, Tokens
@@ -55,6 +55,29 @@ def ring_exact(problem: Problem) -> Exact:
         return np.stack(out)
 
     return Exact(lambda t: {}, "docs/mathematics.md 5.5, variable speed", mu=mu)
+
+
+def walls_exact(problem: Problem) -> Exact:
+    """Tokens on a line between two walls under the logistic velocity, from the uniform law of the whole box.
+
+    Formula: the mass left of x is e^{−t} ξ/(1 − ξ + e^{−t} ξ), ξ in [0, 1] along the box.
+    Raises: MeanFieldError unless the drift is the flow "logistic" alone and the laws are uniform on the box.
+    Source: docs/mathematics.md 5.5, logistic.
+    """
+    tokens, laws = _moved(problem)
+    drift = tokens.drift
+    alone = drift.flow == "logistic" and drift.leak == 0.0 and not any(drift.constant)
+    require(alone, problem, "the drift is another", "flow = 'logistic' alone")
+    for law in laws:
+        whole = isinstance(law, Uniform) and (law.lower, law.upper) == (tokens.lower, tokens.upper)
+        require(whole, problem, f"a sequence has law = '{law.law}'", "uniform laws on the whole box")
+
+    def mu(t: float, grid: Grid) -> FloatArray:
+        along = np.linspace(0.0, 1.0, grid.cells[0] + 1)
+        began = exp(-t) * along / (1.0 - along + exp(-t) * along)
+        return np.tile(np.diff(began) / grid.cell_volume, (len(laws), 1))
+
+    return Exact(lambda t: {}, "docs/mathematics.md 5.5, logistic", mu=mu)
 
 
 def wave_exact(problem: Problem) -> Exact:

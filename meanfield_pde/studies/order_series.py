@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import NotFiniteError
 from meanfield_pde.grid import Grid
-from meanfield_pde.studies.order_fits import MOST_BELOW, fitted, richardson
-from meanfield_pde.studies.order_norms import distances
+from meanfield_pde.studies.order_fits import MOST_BELOW, MOST_BELOW_WALLS, fitted, richardson
+from meanfield_pde.studies.order_norms import WALLS, distances
 from meanfield_pde.studies.order_runs import Law
 
 Solve = Callable[[int], Law]
@@ -104,7 +104,8 @@ def _rows(series: Series, laws: dict[int, Law], seconds: float) -> list[dict[str
     rows = []
     for norm, row_errors in errors.items():
         row: dict[str, Any] = {"kind": series.kind, "flow": series.flow, "scheme": series.name, "norm": norm}
-        row |= fitted(sizes, row_errors, series.declared(norm), series.judged, series.below)
+        below = MOST_BELOW_WALLS if norm == WALLS else series.below
+        row |= fitted(sizes, row_errors, series.declared(norm), series.judged, below)
         row |= {"unit": series.unit, "seconds": seconds, "reference": "self" if alone else "exact"}
         if alone:
             row |= {"finest": 2 * sizes[-1], "error_estimate": richardson(row_errors, row["orders"])}

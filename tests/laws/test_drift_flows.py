@@ -69,6 +69,8 @@ def test_sine_leak_and_constant_add_up() -> None:
     np.testing.assert_allclose(v, 0.3 + np.sin(x), rtol=0, atol=1e-15)
     (v,), _ = prescribed(Grid((0.0,), (3.0,), (12,), (True,)), flow="sine")
     np.testing.assert_allclose(v, 3 / (2 * np.pi) * np.sin(2 * np.pi * np.arange(1, 13) * 0.25 / 3), atol=1e-15)
+    (v,), _ = prescribed(Grid((1.0,), (4.0,), (12,), (False,)), flow="logistic")
+    np.testing.assert_allclose(v, np.arange(1, 12) * np.arange(11, 0, -1) / 48, atol=1e-15)
     (v,), _ = prescribed(Grid((0.0,), (3.0,), (12,), (False,)), leak=0.5, constant=(1.0,))
     np.testing.assert_allclose(v, 1.0 - 0.5 * 0.25 * np.arange(1, 12), rtol=1e-15)
 
@@ -206,6 +208,8 @@ def test_a_function_of_position_and_depth_is_a_drift() -> None:
     [
         ((True,), Drift(flow="sin"), r"tokens\.drift\.flow = 'sin' is not known; did you mean 'sine'"),
         ((False,), Drift(flow="sine"), "lives on a ring"),
+        ((True,), Drift(flow="logistic"), "lives between two walls"),
+        ((False, False), Drift(flow="logistic"), "lives between two walls"),
         ((True,), Drift(flow="rotation"), "lives in a plane between walls"),
         ((False, True), Drift(flow="deformation"), "lives in a plane between walls"),
         ((False, False), Drift(flow="sine"), "lives on a ring"),

@@ -17,10 +17,10 @@ from meanfield_pde.problem_file import dump_problem, load_problem, parse_problem
 
 EXACT = ("gaussian_coupled", "gaussian_layerwise", "in_context_regression",
          "softmax_gaussian", "softmax_leak", "noisy_softmax", "softmax_plane", "softmax_space",
-         "variable_speed_ring", "jiang_shu", "sine_power", "zalesak_disk", "leveque_deformation", "aggregation",
-         "two_diracs", "mean_shift", "l2_gaussian", "l2_plane", "sinkhorn_gaussian", "linear_flow", "linear_plane",
-         "linear_costate", "circle_modes", "kuramoto", "neural_ode", "ornstein_uhlenbeck", "slab", "double_well",
-         "desai_zwanzig", "noisy_kuramoto", "shallow_gaussian")  # fmt: skip
+         "variable_speed_ring", "logistic_walls", "jiang_shu", "sine_power", "zalesak_disk", "leveque_deformation",
+         "aggregation", "two_diracs", "mean_shift", "l2_gaussian", "l2_plane", "sinkhorn_gaussian", "linear_flow",
+         "linear_plane", "linear_costate", "circle_modes", "kuramoto", "neural_ode", "ornstein_uhlenbeck", "slab",
+         "double_well", "desai_zwanzig", "noisy_kuramoto", "shallow_gaussian")  # fmt: skip
 
 
 def test_names_files_and_texts_say_the_same() -> None:

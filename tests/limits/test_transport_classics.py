@@ -14,7 +14,7 @@ from meanfield_pde import library, solve
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.law_classics import JiangShu, SinePower, SlottedDisk, classic_masses, jiang_shu_integral
-from meanfield_pde.laws import cell_averages, check_law, head_samples
+from meanfield_pde.laws import Uniform, cell_averages, check_law, head_samples
 
 # ---- the initial laws --------------------------------------------------------------------------------------------
 
@@ -135,6 +135,21 @@ def test_the_ring_of_variable_speed_solves_its_equation() -> None:
         "variable_speed_ring", mean=0.4, concentration=1.5)[0].sequences[0].initial, grid)[0], rtol=1e-9)  # fmt: skip
 
 
+def test_tokens_between_walls_solve_their_equation() -> None:
+    """Cell edges carried back along the characteristics: the mass between two of them stays."""
+    problem, exact = library.get("logistic_walls")
+    assert exact is not None
+    assert exact.mu is not None
+    grid = Grid((0.0,), (1.0,), (20,), (False,))
+    start = solve_ivp(lambda _, x: -x * (1 - x), (0, 0.7), grid.edges(0), rtol=1e-12, atol=1e-13).y[:, -1]
+    np.testing.assert_allclose(exact.mu(0.7, grid)[0] / 20, np.diff(start), rtol=1e-9)
+    np.testing.assert_allclose(exact.mu(0.0, grid), 1.0, rtol=1e-13)
+    middle = exact.mu(0.7, Grid((0.0,), (1.0,), (2001,), (False,)))[0, 1000]
+    assert middle == pytest.approx(np.exp(0.7) / (0.5 + 0.5 * np.exp(0.7)) ** 2, rel=1e-6)
+    with pytest.raises(MeanFieldError, match="uniform laws on the whole box"):
+        library.exact_of(replace(problem, sequences=(replace(problem.sequences[0], initial=Uniform((0.1,), (1.0,))),)))
+
+
 @pytest.mark.parametrize(("scheme", "order"), [("upwind1", 1), ("linear3", 3), ("muscl-vanleer", 2), ("weno5z", 5)])
 def test_orders_on_the_ring_of_variable_speed(scheme: str, order: int) -> None:
     # a step of order 3: short enough for the scheme to be seen
@@ -185,6 +200,7 @@ def test_order_of_the_deformation_of_leveque() -> None:
 def test_problems_that_lost_their_form_have_no_exact_solution() -> None:
     for name, changes, message in (
         ("variable_speed_ring", {"noise": 0.1}, "tokens.noise = 0.1"),
+        ("logistic_walls", {"noise": 0.1}, "tokens.noise = 0.1"),
         ("jiang_shu", {"noise": 0.1}, "tokens.noise = 0.1"),
         ("zalesak_disk", {"T": 0.5}, "no multiple of the period"),
         ("leveque_deformation", {"period": 0.3}, "no multiple of the period"),

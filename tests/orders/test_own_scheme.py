@@ -198,6 +198,37 @@ def test_a_scheme_without_values_has_no_rows_and_one_that_blows_up_falls_short()
     assert all(row["short"] for row in rows)
 
 
+class PlantedWall:
+    """A built-in scheme but for the two faces next to the walls, which are upwind of order 1."""
+
+    def __init__(self, name: str) -> None:
+        self.inner = SCHEMES[name]
+        self.order, self.width = self.inner.order, self.inner.width
+        self.order_at_extrema = 1
+
+    def faces(self, u3: Array, v3: Array, out3: Array) -> None:
+        self.inner.faces(u3, v3, out3)
+        if v3.shape[1] < u3.shape[1]:
+            upwind = np.empty_like(out3)
+            Linear(1).faces(u3, v3, upwind)
+            out3[:, [0, -1]] = upwind[:, [0, -1]]
+
+
+def test_a_first_order_wall_rule_is_short_at_the_walls_and_the_built_in_ones_are_not() -> None:
+    problem, exact = library.get("logistic_walls")
+    higher = [name for name in SCHEMES if SCHEMES[name].order > 1]
+    rows = orders(problem, exact, own={f"planted {name}": PlantedWall(name) for name in higher})["rows"]
+    walls = {row["scheme"]: row for row in rows if row["norm"] == "L1 walls"}
+    assert set(walls) == {*SCHEMES, *(f"planted {name}" for name in higher)}
+    for name in SCHEMES:
+        assert not [row["norm"] for row in rows if row["scheme"] == name and row["short"]]
+    for name in higher:
+        assert walls[f"planted {name}"]["short"]
+        assert walls[f"planted {name}"]["fitted"] < 1.45
+    # of a limiter nothing else shows it
+    assert [row["norm"] for row in rows if row["scheme"] == "planted muscl-mc" and row["short"]] == ["L1 walls"]
+
+
 def test_threads_change_no_digit() -> None:
     problem, exact = library.get("softmax_gaussian")
     tables = [orders(problem, exact, cells=(32, 64), threads=threads)["rows"] for threads in (1, 3)]

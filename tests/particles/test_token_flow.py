@@ -183,18 +183,21 @@ def test_unnormalised_tokens_on_the_circle_climb_their_energy() -> None:
     assert (energy[2] - energy[0]) / 2e-3 == pytest.approx(float((speed**2).mean()), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["zalesak_disk", "leveque_deformation", "variable_speed_ring"])
+@pytest.mark.parametrize("name", ["zalesak_disk", "leveque_deformation", "variable_speed_ring", "logistic_walls"])
 def test_drifts_carry_tokens_along_their_exact_paths(name: str) -> None:
     problem, _ = library.get(name)
     assert problem.tokens is not None
     assert problem.depth is not None
     start = initial_tokens(problem, 50, seed=3)
     model = particle_tokens(problem)
-    end = problem.depth.T if name != "variable_speed_ring" else 1.0
+    end = problem.depth.T
     run = carry(model, start, end, 400, "rk4")
     if name == "variable_speed_ring":
         exact = 2.0 * np.arctan(np.exp(end) * np.tan(0.5 * start.points))
         np.testing.assert_allclose(np.mod(run.x[-1] - exact + 3.0, 2 * pi), 3.0, atol=1e-9)
+    elif name == "logistic_walls":
+        exact = start.points / (start.points + (1.0 - start.points) * np.exp(-end))
+        np.testing.assert_allclose(run.x[-1], exact, atol=1e-9)
     else:
         np.testing.assert_allclose(run.x[-1], start.points, atol=1e-8)
     half = carry(model, start, 0.5 * end, 200, "rk4").x[-1]

@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test torture fuzz calibrate lint bench docs clean
+.PHONY: help install demo test torture fuzz calibrate lint bench bench-peers docs clean
 
 help:
 	@echo "make install    make $(VENV) and install the package with its tools (again only when pyproject.toml changed)"
@@ -17,6 +17,7 @@ help:
 	@echo "make calibrate  error rates and power of the verdicts on particle codes, rates in N, H and L (an hour)"
 	@echo "make lint       ruff, mypy, import-linter"
 	@echo "make bench      the benchmarks"
+	@echo "make bench-peers  the same problems with other packages, into benchmarks/RESULTS.md (a quarter of an hour)"
 	@echo "make docs       the reference from the docstrings, into build/docs"
 	@echo "make clean      remove builds and caches (not $(VENV))"
 
@@ -55,6 +56,10 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/particles.py
 	$(BIN)/python benchmarks/particle_training.py
 	$(BIN)/python benchmarks/four_corners.py --seeds 8 --sizes 32 128 512
+
+# each package in an environment of its own, .venv-peers/NAME; PyClaw is compiled there and needs gfortran
+bench-peers: $(STAMP)
+	$(BIN)/python benchmarks/peers/run.py $(PEERS_ARGS)
 
 calibrate: $(STAMP)
 	$(BIN)/python benchmarks/limit_calibration.py

@@ -1,0 +1,43 @@
+"""The softmax velocity with torch in float64: scaled_dot_product_attention, and products and softmax as written."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from problems import attention_case, velocity_error
+from protocol import Answer, Ask, answer, seconds_of
+
+EVERY = 16  # the error is taken at every so-manyth token
+
+
+def attention(ask: Ask) -> Answer:
+    torch.set_num_threads(ask["threads"])
+    torch.set_default_dtype(torch.float64)
+    dim = int(ask["problem"][-2])
+    case = attention_case(dim)
+    points, scores, weights = (torch.from_numpy(a) for a in (case.points, case.scores, case.weights))
+    # cells without mass have the logarithm of the least normal number
+    logs = torch.from_numpy(np.log(np.maximum(case.masses, np.finfo(float).tiny)))
+
+    def sdpa() -> torch.Tensor:
+        queries = (points @ scores.transpose(1, 2))[None]
+        keys = points.expand(1, len(scores), *points.shape)
+        means = torch.nn.functional.scaled_dot_product_attention(
+            queries, keys, keys, attn_mask=logs.expand(1, 1, len(logs), len(logs)), scale=1.0
+        )
+        return torch.einsum("h,hnd->nd", weights, means[0])
+
+    def plain() -> torch.Tensor:
+        out = torch.zeros_like(points)
+        for score, weight in zip(scores, weights, strict=True):
+            out += weight * (torch.softmax(points @ score.T @ points.T + logs, dim=1) @ points)
+        return out
+
+    run = {"sdpa": sdpa, "plain": plain}[ask["method"]]
+    with torch.inference_mode():
+        seconds, v = seconds_of(run, repeats=15 if dim == 1 else 3, warm=True)
+    return {"seconds": seconds, "error": velocity_error(case, v.numpy(), EVERY)}
+
+
+if __name__ == "__main__":
+    answer(attention, "torch", "numpy")

@@ -16,24 +16,36 @@ class Stepper:
     """e_i = u_i + share dt L(u_i), u_{i+1} = row_0 u_0 + sum_j row_{j+1} e_j, i = 0..stages - 1 (Shu & Osher 1988).
 
     Shapes: ``rows`` one a stage, row i of i + 2 weights >= 0 that sum to 1.
+    Meaning: ``nodes`` say where in the step each stage is evaluated, as a share of dt (what a step makes of u' = 1);
+    ``recalled`` are the stages whose e a row behind the next one looks at.
+    Raises: MeanFieldError for rows that are no convex combinations, or a share that is not in (0, 1].
     """
 
     order: int
     rows: tuple[tuple[float, ...], ...]
     share: float = 1.0
+    nodes: tuple[float, ...] = field(init=False)
+    recalled: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not (self.rows and 0.0 < self.share <= 1.0):
+            raise MeanFieldError(f"a stepper needs rows, and a share in (0, 1]: {len(self.rows)} rows, {self.share:g}")
+        for i, row in enumerate(self.rows):
+            if len(row) != i + 2 or not min(row) >= 0.0 or not abs(sum(row) - 1.0) <= 1e-14 or not row[-1] > 0.0:
+                raise MeanFieldError(
+                    f"row {i} of a stepper, {row}, must have {i + 2} weights >= 0 that sum to 1, the last > 0"
+                )
+        nodes = [0.0]
+        for row in self.rows[:-1]:
+            nodes.append(sum(weight * (node + self.share) for weight, node in zip(row[1:], nodes, strict=True)))
+        object.__setattr__(self, "nodes", tuple(nodes))
+        seen = {j for i, row in enumerate(self.rows) for j, weight in enumerate(row[1:-1]) if weight and j < i}
+        object.__setattr__(self, "recalled", frozenset(seen))
 
     @property
     def stages(self) -> int:
         """Evaluations of the rate a step."""
         return len(self.rows)
-
-    @property
-    def nodes(self) -> tuple[float, ...]:
-        """Where in the step each stage is evaluated, as a share of dt: what a step makes of u' = 1."""
-        out = [0.0]
-        for row in self.rows[:-1]:
-            out.append(sum(weight * (node + self.share) for weight, node in zip(row[1:], out, strict=True)))
-        return tuple(out)
 
     @property
     def polynomial(self) -> FloatArray:
@@ -43,11 +55,6 @@ class Stepper:
             euler.append(now * Polynomial([1.0, self.share]))
             now = sum((weight * one for weight, one in zip(row[1:], euler, strict=True)), Polynomial([row[0]]))
         return np.asarray(now.coef)
-
-    @property
-    def recalled(self) -> frozenset[int]:
-        """The stages whose e a row behind the next one looks at."""
-        return frozenset(j for i, row in enumerate(self.rows) for j, weight in enumerate(row[1:-1]) if weight and j < i)
 
 
 @dataclass(slots=True)

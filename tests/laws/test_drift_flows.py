@@ -12,7 +12,7 @@ from meanfield_pde import solve
 from meanfield_pde.drift_flows import FLOWS, WITH_PERIOD, of_function, of_stream, prescribed
 from meanfield_pde.equations.forward_backward import backward, forward, laws_at
 from meanfield_pde.equations.mu_continuity import Transport, rate
-from meanfield_pde.equations.runge_kutta import STEPPERS, stepper
+from meanfield_pde.equations.runge_kutta import STEPPERS, Stepper, stepper
 from meanfield_pde.equations.schemes import scheme
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
@@ -94,6 +94,24 @@ def test_stages_are_evaluated_at_their_depths() -> None:
     # the c of Ketcheson (2008), SSPRK(10,4), in sixths
     ten = 6.0 * np.array(STEPPERS["ssprk104"].nodes)
     np.testing.assert_allclose(ten, [0, 1, 2, 3, 4, 2, 3, 4, 5, 6], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("rows", "share", "words"),
+    [
+        ((), 1.0, "needs rows"),
+        (((0.0, 1.0),), 1.5, "share"),
+        (((0.0, 1.0), (0.5, 0.5)), 1.0, "row 1 of a stepper"),
+        (((0.1, 1.0),), 1.0, "sum to 1"),
+        (((0.0, 1.0), (1.5, -1.0, 0.5)), 1.0, "weights >= 0"),
+        (((1.0, 0.0),), 1.0, "the last > 0"),
+    ],
+)
+def test_rows_that_are_no_convex_combinations_are_refused(
+    rows: tuple[tuple[float, ...], ...], share: float, words: str
+) -> None:
+    with pytest.raises(MeanFieldError, match=words):
+        Stepper(1, rows, share)
 
 
 @pytest.mark.parametrize(("method", "order"), [("ssprk2", 2.0), ("ssprk3", 3.0), ("ssprk104", 4.0)])

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meanfield_pde.cli.orders import Asked, options_of, print_laws, progress_line
+from meanfield_pde.cli.orders import print_laws, progress_line
+from meanfield_pde.cli.own_objects import own_schemes
 from meanfield_pde.cli.running import find_problem
 from meanfield_pde.cli.showing import print_json
 from meanfield_pde.cli.terminal import say, table
@@ -42,7 +43,7 @@ def print_bench(
     from meanfield_pde.studies.work_precision import work_precision
 
     problem = find_problem(name, overrides)
-    asked = options_of(Asked(schemes=tuple(schemes)))
+    asked = own_schemes(schemes)
     if folder is not None:
         folder_for(folder, TREE)
     try:

@@ -27,6 +27,7 @@ from meanfield_pde.cli.options import (
     Threads,
     Workers,
 )
+from meanfield_pde.cli.order_commands import orders_command
 from meanfield_pde.cli.particle_commands import VERDICT_EXITS, rates_command, validate_command
 from meanfield_pde.cli.running import INTERRUPTED, Interrupted, named
 from meanfield_pde.cli.study_commands import bench_command
@@ -198,29 +199,6 @@ def info_command() -> None:
     print_info()
 
 
-@app.command("orders", short_help="Measure orders of convergence.", epilog=EXITS)
-def orders_command(
-    problem: Annotated[str, typer.Argument(metavar="NAME|FILE|all", help=NAME_OR_FILE)],
-    scheme: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME|MODULE:OBJECT", help="Only this scheme, or one of your own too; repeatable."),
-    ] = None,
-    json: Json = False,
-    threads: Threads = None,
-) -> None:
-    """Measure orders of convergence: against the exact solution, or by self-convergence.
-
-    `orders all` takes every problem of the library with an exact solution, and solves each as shipped beside it.
-    A scheme of your own, an object in a module here, is checked for its laws first (see docs/own_scheme.md).
-    """
-    from meanfield_pde.cli.orders import Asked, print_all, print_orders
-    from meanfield_pde.output.background import interruptible
-
-    asked = Asked(json, tuple(scheme or ()), threads)
-    if not interruptible(lambda: print_all(asked) if problem == "all" else print_orders(problem, asked)):
-        raise typer.Exit(FAILED)
-
-
 @app.command("stationary", short_help="Heads at rest: a fixed point, its stability, the critical beta.", epilog=EXITS)
 def stationary_command(
     problem: Annotated[str, typer.Argument(metavar="PROBLEM", help=NAME_OR_FILE)],
@@ -253,6 +231,7 @@ def demo_command(
 
 
 app.command("bench", short_help="Measure work against precision.", epilog=EXITS)(bench_command)
+app.command("orders", short_help="Measure orders of convergence.", epilog=EXITS)(orders_command)
 app.command("validate", short_help="Judge the output of a particle code.", epilog=VERDICT_EXITS)(validate_command)
 app.command("rates", short_help="Fit the rate of a particle code.", epilog=EXITS)(rates_command)
 

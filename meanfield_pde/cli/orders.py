@@ -26,6 +26,9 @@ class Asked:
 
     as_json: bool = False
     schemes: tuple[str, ...] = ()
+    steppers: tuple[str, ...] = ()
+    kind: str = "space"
+    figure: Path | None = None
     threads: int | None = None
 
 
@@ -36,7 +39,7 @@ def print_orders(name: str, asked: Asked) -> bool:
     from meanfield_pde.studies.orders import orders
 
     problem = find_problem(name)
-    options = options_of(asked)
+    options = _options(asked)
     try:
         exact = library.exact_of(problem)
     except MeanFieldError as error:
@@ -50,6 +53,10 @@ def print_orders(name: str, asked: Asked) -> bool:
     else:
         print_laws(measured.get("laws", []))
         print_rows(measured["rows"])
+    if asked.figure is not None:
+        from meanfield_pde.cli.order_figure import draw
+
+        draw(measured["rows"], asked.figure)
     for one in options.get("own", {}):
         if not any(row["scheme"] == one for row in measured["rows"]):
             say(f"{one} has no row here: {_why(one, measured)}")
@@ -72,10 +79,12 @@ def print_all(asked: Asked) -> bool:
     from meanfield_pde.output.report import clean
     from meanfield_pde.studies.orders import orders
 
+    if asked.figure is not None:
+        raise MeanFieldError("--figure is drawn for one problem: give its name instead of 'all'")
     rows: list[dict[str, Any]] = []
     values: list[dict[str, Any]] = []
     laws: list[dict[str, Any]] = []
-    options = options_of(asked)
+    options = _options(asked)
     with progress_line() as status:
         for name in library.NAMES:
             problem, exact = library.get(name)
@@ -101,16 +110,21 @@ def print_all(asked: Asked) -> bool:
     return _good(everything)
 
 
-def options_of(asked: Asked) -> dict[str, Any]:
+def _options(asked: Asked) -> dict[str, Any]:
     """The keywords of `orders`: names restrict its table, module:object adds to it."""
-    from meanfield_pde.cli.own_objects import own_object
+    from meanfield_pde.cli.own_objects import own_object, own_schemes
 
-    names = [one for one in asked.schemes if ":" not in one]
-    out: dict[str, Any] = {"threads": asked.threads} if asked.threads else {}
-    if names:
-        out["schemes"] = names
-    if len(names) < len(asked.schemes):
-        out["own"] = {one: own_object(one, "--scheme") for one in asked.schemes if ":" in one}
+    if asked.figure is not None:
+        from meanfield_pde.cli.order_figure import check_figure
+
+        check_figure(asked.figure)
+    out: dict[str, Any] = {"kind": asked.kind, **own_schemes(asked.schemes)}
+    if asked.threads:
+        out["threads"] = asked.threads
+    if asked.steppers:
+        if asked.kind not in ("time", "all"):
+            raise MeanFieldError("--stepper adds to the orders in time: give --kind time, or all")
+        out["steppers"] = {one: own_object(one, "--stepper") for one in asked.steppers}
     return out
 
 
@@ -126,7 +140,7 @@ def print_laws(laws: list[dict[str, Any]]) -> None:
         return
     cells = []
     for law in laws:
-        bound = "" if law["allowed"] is None else f"{law['allowed']:.0e}" if law["allowed"] else "0"
+        bound = "" if law["allowed"] is None else f"{law['allowed']:g}"
         number = _spell(law["measured"], ".3g")
         cells.append(
             (law["scheme"], law["law"], number, bound, "" if law["held"] else f"BROKEN {law['words']}".strip())
@@ -165,6 +179,12 @@ def progress_line() -> Iterator[Callable[[str], None] | None]:
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
+    """A table a kind of order."""
+    for kind in dict.fromkeys(row.get("kind", "space") for row in rows):
+        _print_kind(kind, [row for row in rows if row.get("kind", "space") == kind])
+
+
+def _print_kind(kind: str, rows: list[dict[str, Any]]) -> None:
     """One line a resolution: the error there and the order from the line before; then the fitted order."""
     cells = []
     for row in rows:
@@ -173,10 +193,12 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
             head = (str(row["flow"]), str(row["scheme"]), str(row["norm"])) if k == 0 else ("", "", "")
             end = _end(row) if k == len(row["n"]) - 1 else ("", "", "")
             cells.append((*head, str(n), _spell(error, ".3e"), _spell(order, ".2f"), *end))
-    if rows:
-        how = "by self-convergence" if rows[0].get("reference") == "self" else "against the exact solution"
-        print(f"{rows[0]['problem']}: errors and orders of convergence, {how}")
-    table(("flow", "scheme", "norm", "n", "error", "order", "fitted", "seconds", ""), cells, left=3)
+    how = "by self-convergence" if rows[0].get("reference") == "self" else "against the exact solution"
+    what = {"space": "h", "time": "the step", "coupling": "the step of the heads"}[kind]
+    print(f"{rows[0]['problem']}: errors and orders of convergence in {what}, {how}")
+    table(
+        ("flow", "scheme", "norm", rows[0].get("unit", "n"), "error", "order", "fitted", "seconds", ""), cells, left=3
+    )
 
 
 def _end(row: dict[str, Any]) -> tuple[str, str, str]:
@@ -185,7 +207,7 @@ def _end(row: dict[str, Any]) -> tuple[str, str, str]:
     if row.get("short"):
         notes.append(f"falls short of {row.get('declared')}")
     if _known(row.get("error_estimate")):
-        notes.append(f"error at {row['finest']} cells about {row['error_estimate']:.1e}")
+        notes.append(f"error at {row['finest']} {row.get('unit', 'cells')} about {row['error_estimate']:.1e}")
     return _spell(row.get("fitted"), ".2f"), _spell(row["seconds"], ".1f"), "; ".join(notes)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,15 @@ def own_object(named: str, option: str) -> Any:
             raise MeanFieldError(f"{option} {named}: {module} ({getattr(found, '__file__', module)}) has no {part!r}")
         found = getattr(found, part)
     return found
+
+
+def own_schemes(named: Sequence[str]) -> dict[str, Any]:
+    """The keywords of a table: names of built-in schemes restrict it, MODULE:OBJECT adds to it."""
+    names = [one for one in named if ":" not in one]
+    out: dict[str, Any] = {"schemes": names} if names else {}
+    if len(names) < len(named):
+        out["own"] = {one: own_object(one, "--scheme") for one in named if ":" in one}
+    return out
 
 
 @contextmanager

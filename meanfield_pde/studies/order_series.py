@@ -15,7 +15,7 @@ from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import NotFiniteError
 from meanfield_pde.grid import Grid
 from meanfield_pde.studies.order_fits import MOST_BELOW, MOST_BELOW_WALLS, fitted, richardson
-from meanfield_pde.studies.order_norms import WALLS, distances
+from meanfield_pde.studies.order_norms import INTERIOR, WALLS, distances
 from meanfield_pde.studies.order_runs import Law
 
 Solve = Callable[[int], Law]
@@ -28,7 +28,8 @@ class Series:
     Meaning: ``sizes`` are ``unit``, cells or steps. Errors are those to ``known``, the exact values on a grid, or else
     to the solution of twice the size as ``refined`` gives it on the coarser one. ``judged`` finest sizes are fitted
     once more; ``width`` is how far a wall reaches in cells; ``below`` how far a fitted order may miss. ``own`` is a
-    method of the user's, which may end in values that are not finite.
+    method of the user's, which may end in values that are not finite. Without ``smooth_at_walls`` no order is declared
+    of a law that has mass there.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Series:
     width: int = 1
     below: float = MOST_BELOW
     own: bool = False
+    smooth_at_walls: bool = True
 
 
 def same(law: Law) -> FloatArray:
@@ -102,10 +104,15 @@ def _rows(series: Series, laws: dict[int, Law], seconds: float) -> list[dict[str
     if not errors:
         errors["L1"] = [np.nan] * len(sizes)
     rows = []
+    settled = series.smooth_at_walls or WALLS not in errors
+    if series.kind != "space":
+        # what is wrong at a wall shows in h
+        errors = {norm: row for norm, row in errors.items() if norm not in (WALLS, INTERIOR)}
     for norm, row_errors in errors.items():
         row: dict[str, Any] = {"kind": series.kind, "flow": series.flow, "scheme": series.name, "norm": norm}
         below = MOST_BELOW_WALLS if norm == WALLS else series.below
-        row |= fitted(sizes, row_errors, series.declared(norm), series.judged, below)
+        declared = series.declared(norm) if settled else 0
+        row |= fitted(sizes, row_errors, declared, series.judged, below)
         row |= {"unit": series.unit, "seconds": seconds, "reference": "self" if alone else "exact"}
         if alone:
             row |= {"finest": 2 * sizes[-1], "error_estimate": richardson(row_errors, row["orders"])}

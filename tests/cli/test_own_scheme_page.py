@@ -13,8 +13,8 @@ import pytest
 from meanfield_pde.cli.main import main
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own_scheme.md").read_text(encoding="utf-8")
-SCHEME, PYTHON = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-(COMMAND,) = re.findall(r"```console\n(.*?)\n```", PAGE, flags=re.DOTALL)
+SCHEME, PYTHON, STEPPER = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+COMMAND, STEPPING = re.findall(r"```console\n(.*?)\n```", PAGE, flags=re.DOTALL)
 Out = pytest.CaptureFixture[str]
 
 
@@ -55,6 +55,23 @@ def test_the_python_of_the_page(folder: Path, capsys: Out, monkeypatch: pytest.M
     assert "False\n" not in said.partition("values at")[2]
 
 
+def test_the_stepper_of_the_page(folder: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "steppers", raising=False)
+    (folder / "steppers.py").write_text(STEPPER, encoding="utf-8")
+    arguments = STEPPING.split()[1:]
+    assert main([*arguments, "--figure", "orders.svg", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    rows = {row["scheme"]: row for row in said["rows"] if row["norm"] == "L1"}
+    assert list(rows) == ["ssprk1", "ssprk2", "ssprk3", "ssprk104", "steppers:ssprk43"]
+    for name, order in (("ssprk1", 1), ("ssprk2", 2), ("ssprk3", 3), ("ssprk104", 4), ("steppers:ssprk43", 3)):
+        assert rows[name]["fitted"] == pytest.approx(order, abs=0.05)
+    assert all(law["held"] for law in said["laws"])
+    assert len(said["laws"]) == 4
+    assert Path("orders.svg").read_text(encoding="utf-8").count('<g id="axes_') == 3
+    assert main(["orders", "logistic_walls", "--stepper", "steppers:ssprk43"]) == 2
+    assert "give --kind time" in capsys.readouterr().err
+
+
 def test_broken_laws_are_named_with_exit_3(folder: Path, capsys: Out) -> None:
     Path("leaning.py").write_text(
         SCHEME.replace("v3 >= 0", "abs(v3) >= 0").replace("order = 2 ", "order = 1 "), encoding="utf-8"
@@ -71,6 +88,7 @@ def test_broken_laws_are_named_with_exit_3(folder: Path, capsys: Out) -> None:
         ("korne:scheme", "no module 'korne'"),
         ("koren:shceme", "has no 'shceme'"),
         ("koren:", "give MODULE:OBJECT"),
+        ("koren", "'koren' has no order of the flow"),
         ("koren:np", "has no 'order'"),
         ("koren:Koren", "give an object, Koren()"),
         ("faulty:scheme", "importing faulty fails: ZeroDivisionError"),

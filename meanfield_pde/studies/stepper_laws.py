@@ -15,7 +15,7 @@ MOST_BELOW = 0.15
 
 
 def own_stepper(name: str, given: Any) -> Stepper:
-    """A stepper that is one. Raises: MeanFieldError for another object, or an order or rows of the wrong form."""
+    """A stepper that is one. Raises: MeanFieldError for another object, or an order that is no integer >= 1."""
     if not isinstance(given, Stepper):
         raise MeanFieldError(
             f"stepper {name!r} is a {type(given).__name__}: give a Stepper(order, rows) of "
@@ -23,10 +23,6 @@ def own_stepper(name: str, given: Any) -> Stepper:
         )
     if isinstance(given.order, bool) or not isinstance(given.order, int) or given.order < 1:
         raise MeanFieldError(f"stepper {name!r} has order = {given.order!r}: it must be an integer >= 1")
-    if not given.rows or any(len(row) != i + 2 for i, row in enumerate(given.rows)):
-        raise MeanFieldError(
-            f"stepper {name!r} has rows of {[len(row) for row in given.rows]} weights: row i has i + 2"
-        )
     return given
 
 

@@ -97,7 +97,6 @@ def test_weights_that_do_not_keep_mass_or_sign_break_their_laws() -> None:
     [
         ("ssprk3", "is a str"),
         (Stepper(0, ((0.0, 1.0),)), "order = 0"),
-        (Stepper(1, ((0.0, 0.5, 0.5),)), "row i has i"),
     ],
 )
 def test_what_is_no_stepper_is_refused(stepper: Any, says: str) -> None:

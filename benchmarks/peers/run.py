@@ -32,10 +32,11 @@ Row = dict[str, Any]
 
 
 def last_line(text: str) -> str:
-    """The last line that says something, without pip's warnings and notices."""
+    """The last line that says something, an error before a hint, without pip's warnings and notices."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith(("WARNING", "[notice]"))]
-    return (said or lines or ["no output"])[-1]
+    errors = [line for line in said if line.startswith("ERROR")]
+    return (errors or said or ["no output"])[-1]
 
 
 def environment(name: str) -> tuple[Path, str | None]:
@@ -60,11 +61,22 @@ def environment(name: str) -> tuple[Path, str | None]:
     return python, None
 
 
-def run_case(case: Case, python: Path, reference: str) -> Row:
-    """What a case answers, or why it does not."""
-    ask = {**CELLS.get(case.problem, {}), **case.ask, "reference": reference, "threads": THREADS}
-    ask |= {"problem": case.problem, "method": case.method}
-    row: Row = {"problem": case.problem, "peer": case.peer, "method": case.method, "licence": PEERS[case.peer].licence}
+def asked_of(case: Case) -> dict[str, Any]:
+    """All that a peer is told of a case, but where the reference is."""
+    named = {"problem": case.problem, "method": case.method, "threads": THREADS}
+    return {**CELLS.get(case.problem, {}), **named, **case.ask}
+
+
+def named(case: Case) -> Row:
+    """The part of a row that says what it is of."""
+    return {"problem": case.problem, "peer": case.peer, "method": case.method, "licence": PEERS[case.peer].licence}
+
+
+def run_case(case: Case, python: Path, folder: Path) -> Row:
+    """What a case answers, or why it does not; the references lie in a folder, one a number of cells."""
+    ask = asked_of(case)
+    ask["reference"] = str(folder / f"{ask.get('cells')}.npy")
+    row = named(case)
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
     variables = {**os.environ, **{name: str(THREADS) for name in names}, "PYTHONWARNINGS": "ignore"}
     command = [str(python), str(HERE / PEERS[case.peer].script), json.dumps(ask)]
@@ -104,16 +116,14 @@ def main() -> None:
     made = {name: environment(name) for name in dict.fromkeys(case.peer for case in cases)}
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        reference = Path(folder) / "fokker_planck.npy"
-        if any(case.problem == "fokker_planck" for case in cases):
-            np.save(reference, fokker_planck_reference(CELLS["fokker_planck"]["cells"]))
+        for n in {asked_of(case)["cells"] for case in cases if case.problem == "fokker_planck"}:
+            np.save(Path(folder) / f"{n}.npy", fokker_planck_reference(n))
         for case in cases:
             python, wrong = made[case.peer]
             if wrong is None:
-                row = run_case(case, python, str(reference))
+                row = run_case(case, python, Path(folder))
             else:
-                row = {"problem": case.problem, "peer": case.peer, "method": case.method,
-                       "licence": PEERS[case.peer].licence, "failed": f"not installed: {wrong}"}  # fmt: skip
+                row = {**named(case), "failed": f"not installed: {wrong}"}
             rows.append(row)
             print(json.dumps(row), flush=True)
     found = {

@@ -54,16 +54,22 @@ def strang(grid: Grid, limiter: int, velocity: tuple[FloatArray, ...], u: FloatA
 
     Shapes: velocity one (B, *face_shape(axis)) per axis.
     """
-    axes = list(range(grid.dim))
-    for axis in (*axes[:-1], axes[-1], *axes[-2::-1]):
-        share = 1.0 if axis == axes[-1] else 0.5
-        u = sweep_axis(grid, axis, limiter, velocity[axis], u, share * dt)
+    last = grid.dim - 1
+    spare: list[FloatArray] = []
+    for axis in (*range(last), last, *range(last - 1, -1, -1)):
+        share = 1.0 if axis == last else 0.5
+        # the laws before the last sweep make room for those behind this one
+        out = np.empty_like(u) if len(spare) < 2 else spare.pop(0)
+        u = sweep_axis(grid, axis, limiter, velocity[axis], u, share * dt, out)
+        spare.append(u)
     return u
 
 
-def sweep_axis(grid: Grid, axis: int, limiter: int, v: FloatArray, u: FloatArray, dt: float) -> FloatArray:
-    """One sweep along an axis, conservative: nothing passes a wall."""
-    out = np.empty_like(u)
+def sweep_axis(
+    grid: Grid, axis: int, limiter: int, v: FloatArray, u: FloatArray, dt: float, out: FloatArray | None = None
+) -> FloatArray:
+    """One sweep along an axis, conservative: nothing passes a wall; into ``out`` if it is given."""
+    out = np.empty_like(u) if out is None else out
     inner = prod(grid.cells[axis + 1 :])
     u2, v2, out2 = (rows(a, axis, grid.dim) for a in (u, v, out))
     count = kernel.pieces(len(u2), inner)

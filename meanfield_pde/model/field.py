@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -67,14 +67,14 @@ class PrescribedField:
     """A velocity that does not look at the tokens: for trying a scheme alone.
 
     Shapes: ``given`` one array a target, in any shape that flattens to (n_target,).
+    Meaning: ``still`` says that it is 0 everywhere.
     """
 
     given: tuple[FloatArray, ...]
+    still: bool = field(init=False)
 
-    @property
-    def still(self) -> bool:
-        """Whether it is 0 everywhere."""
-        return not any(v.any() for v in self.given)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "still", not any(v.any() for v in self.given))
 
     def moments(self, weights: FloatArray) -> FloatArray:
         """The weights, unused."""

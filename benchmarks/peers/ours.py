@@ -50,7 +50,7 @@ def transport(ask: Ask) -> Answer:
     The path through depth is not kept, since no costate asks for it.
     """
     n = ask["cells"]
-    scheme, stepper, *alone = ask["method"].split("+")
+    scheme, stepper, *alone = ask["method"].split(",")[0].split("+")
     tokens = Tokens((-1.0, -1.0), (1.0, 1.0), (n, n), drift=Drift(flow="rotation", period=TURN))
     mover = transport_of(tokens, Depth(TURN, scheme=scheme, stepper=stepper, cfl=ask["cfl"]))
     velocity = mover.drift_at(0.0)

@@ -41,6 +41,7 @@ CASES = (
     Case("transport", "meanfield-pde", "muscl-mc+lax-wendroff+sweeps alone", {"cfl": 0.9}),
     Case("transport", "meanfield-pde", "muscl-mc+lax-wendroff", {"cfl": 0.9}),
     Case("transport", "meanfield-pde", "weno5z+ssprk104", {"cfl": 3.0}, 600.0),
+    Case("transport", "meanfield-pde", "weno5z+ssprk104, 432² cells", {"cfl": 3.0, "cells": 432}, 600.0),
     Case("transport", "numpy", "split MC", {}),
     Case("transport", "pyclaw", "classic", {}, 450.0),
     Case("transport", "pyclaw", "sharpclaw", {}, 600.0),

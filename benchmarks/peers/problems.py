@@ -16,7 +16,7 @@ import numpy as np
 
 # --- transport ------------------------------------------------------------------------------------------------------
 
-CENTRE, DEVIATION = (0.5, 0.0), 0.075
+RADIUS, DEVIATION = 0.5, 0.075  # it starts at (RADIUS, 0)
 TURN = 1.0  # the depth of one revolution
 
 
@@ -38,8 +38,7 @@ def gaussian_masses(x: np.ndarray, mean: float, deviation: float) -> np.ndarray:
 def rotated_gaussian(n: int, depth: float = TURN) -> np.ndarray:
     """Cell averages at a depth, (n, n) indexed by x, then y: the Gaussian is round, so it only moves."""
     angle = 2.0 * pi * depth / TURN
-    x = CENTRE[0] * np.cos(angle) - CENTRE[1] * np.sin(angle)
-    y = CENTRE[0] * np.sin(angle) + CENTRE[1] * np.cos(angle)
+    x, y = RADIUS * np.cos(angle), RADIUS * np.sin(angle)
     e, h = edges(1.0, n), 2.0 / n
     return np.outer(gaussian_masses(e, x, DEVIATION), gaussian_masses(e, y, DEVIATION)) / h**2
 
@@ -141,7 +140,9 @@ def _decayed(apply: Callable[[np.ndarray], np.ndarray], h: np.ndarray, bound: fl
     terms = 40 + int(sqrt(80.0 * s * bound))
     angle = pi * (np.arange(terms) + 0.5) / terms
     values = np.exp(-0.5 * s * bound * (1.0 + np.cos(angle)))
-    weight = [2.0 / terms * float(values @ np.cos(k * angle)) for k in range(terms)]
+    # 2/terms sum_j values_j cos(k angle_j), by a transform of the even extension
+    turned = np.exp(-0.5j * pi * np.arange(terms) / terms)
+    weight = (turned * np.fft.fft(np.concatenate([values, values[::-1]]))[:terms]).real / terms
     before, now = h, 2.0 / bound * apply(h) - h
     out = 0.5 * weight[0] * before + weight[1] * now
     for k in range(2, terms):

@@ -57,9 +57,9 @@ def test_slope_is_that_of_the_potential() -> None:
 
 def test_heads_come_to_rest_in_the_gibbs_state() -> None:
     gibbs = problems.normalised(np.exp(-problems.potential(*problems.head_grid(64)) / problems.BETA))
-    found = problems.fokker_planck_reference(64, end=100.0, degree=40)
-    assert problems.l1_distance(found, gibbs) < 2e-5
-    assert problems.l1_distance(problems.fokker_planck_reference(64, degree=40), gibbs) > 0.5
+    found = problems.fokker_planck_reference(64, end=60.0, degree=32)
+    assert problems.l1_distance(found, gibbs) < 3e-4
+    assert problems.l1_distance(problems.fokker_planck_reference(64, degree=32), gibbs) > 0.5
 
 
 def test_reference_solves_the_equation() -> None:
@@ -89,7 +89,7 @@ def test_finite_volumes_converge_to_the_reference_with_order_two() -> None:
         rho, psi = problems.normalised(problems.start(x, y))[None], problems.potential(x, y)[None]
         for _ in range(steps):
             rho = fokker_planck_step(grid, rho, psi, problems.BETA, 1.0 / steps, 2).rho
-        errors.append(problems.l1_distance(rho[0], problems.fokker_planck_reference(n, degree=44)))
+        errors.append(problems.l1_distance(rho[0], problems.fokker_planck_reference(n, degree=32)))
     assert np.log2(errors[0] / errors[1]) > 1.85
 
 

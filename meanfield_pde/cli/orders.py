@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
@@ -75,6 +76,8 @@ def print_all(asked: Asked) -> bool:
 
     False when an order falls short or a law is broken.
     """
+    from threadpoolctl import threadpool_limits
+
     from meanfield_pde import library
     from meanfield_pde.output.report import clean
     from meanfield_pde.studies.orders import orders
@@ -82,28 +85,29 @@ def print_all(asked: Asked) -> bool:
     if asked.figure is not None:
         raise MeanFieldError("--figure is drawn for one problem: give its name instead of 'all'")
     rows: list[dict[str, Any]] = []
-    values: list[dict[str, Any]] = []
     laws: list[dict[str, Any]] = []
     options = _options(asked)
-    with progress_line() as status:
-        for name in library.NAMES:
-            problem, exact = library.get(name)
-            if exact is None:
-                continue
+    problems = {name: library.get(name) for name in library.NAMES}
+    known = {name: (problem, exact) for name, (problem, exact) in problems.items() if exact is not None}
+    # The problems as shipped are solved beside the tables: one takes as long as many tables. BLAS has one thread
+    # out here too, so that neither side lets go of it while the other is at work.
+    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(1) as pool, progress_line() as status:
+        shipped = {name: pool.submit(_values, name, *both) for name, both in known.items()}
+        for name, (problem, exact) in known.items():
             say(f"measuring {name}")
             # a gradient of which no order is claimed would take minutes and say nothing
             unclaimed = exact.order == 0 and problem.kind == "training"
             measured = {"rows": []} if unclaimed else orders(problem, exact, name=name, progress=status, **options)
             measured = clean(measured)
-            beside = clean(_values(name, problem, exact))
             if not asked.as_json:
                 print_laws([] if laws else measured.get("laws", []))
                 print_rows(measured["rows"])
-                print_values(beside)
                 print()
             laws = laws or measured.get("laws", [])
             rows += measured["rows"]
-            values += beside
+        values = [row for name in known for row in clean(shipped[name].result())]
+    if not asked.as_json:
+        print_values(values)
     everything = {"rows": rows, "laws": laws, "values": values}
     if asked.as_json:
         print_json(everything)
@@ -160,8 +164,10 @@ def _values(name: str, problem: Problem, exact: Exact) -> list[dict[str, Any]]:
 def print_values(rows: list[dict[str, Any]]) -> None:
     """One line a quantity."""
     form = {"computed": ".10g", "exact": ".10g", "error": ".1e"}
-    cells = [(str(row["quantity"]), *(_spell(row[key], form[key]) for key in form)) for row in rows]
-    table(("quantity, as shipped", "computed", "exact", "error"), cells, left=1)
+    cells = [
+        (str(row["problem"]), str(row["quantity"]), *(_spell(row[key], form[key]) for key in form)) for row in rows
+    ]
+    table(("problem", "quantity, as shipped", "computed", "exact", "error"), cells, left=2)
 
 
 @contextmanager

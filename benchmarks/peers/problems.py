@@ -198,6 +198,11 @@ def _head_weights(a: np.ndarray) -> np.ndarray:
     return rho / rho.sum()
 
 
+def log_masses(case: AttentionCase) -> np.ndarray:
+    """log mu for a softmax, at least −200: what is less adds nothing, and its exponentials would be slow subnormals."""
+    return np.log(np.maximum(case.masses, np.exp(-200.0)))
+
+
 def direct_velocity(case: AttentionCase, targets: np.ndarray) -> np.ndarray:
     """V at some of the points, (len(targets), d), by direct sums."""
     out = np.zeros((len(targets), case.points.shape[1]))

@@ -135,12 +135,13 @@ def markdown(run: dict[str, Any]) -> str:
     """The page of a run."""
     rows = run["rows"]
     versions = {row["peer"]: row["versions"] for row in rows if "versions" in row}
+    load = f" on a machine with a load of {run['load_before']:.1f} before it" if "load_before" in run else ""
     out = [
         "# The same problems with other packages",
         "",
         f"Written by `make bench-peers` on {run['date']}: {run['processor']}, {run['processors']} processors, Python "
         f"{run['python']}, {run['threads']} threads for all that can use them. Every row is a process of its own, "
-        "all in one run. "
+        f"all in one run{load}. "
         "[What is compared, and what is not claimed](../docs/benchmarks.md).",
         "",
         "| ratio | times | ours | peer |",

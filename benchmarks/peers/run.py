@@ -28,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ENVIRONMENTS = ROOT / ".venv-peers"
 THREADS = 2
+PATIENCE = 1200.0  # seconds for the environment of one package
 Row = dict[str, Any]
 
 
@@ -54,7 +55,10 @@ def environment(name: str) -> tuple[Path, str | None]:
         [sys.executable, "-m", "venv", str(folder)],
         [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *wanted],
     ):
-        made = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            made = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        except subprocess.TimeoutExpired:
+            return python, f"pip did not end in {PATIENCE:g} s"
         if made.returncode:
             return python, last_line(made.stderr or made.stdout)
     stamp.write_text(text)
@@ -112,7 +116,7 @@ def main() -> None:
     asked = tuple(given.problems) or known
     chosen = {*given.peers, "meanfield-pde"}
     cases = [case for case in CASES if case.peer in chosen and case.problem.startswith(asked)]
-    begun = time.time()
+    begun, load = time.time(), os.getloadavg()[1]
     made = {name: environment(name) for name in dict.fromkeys(case.peer for case in cases)}
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -132,7 +136,7 @@ def main() -> None:
         "processors": os.cpu_count(),
         "python": platform.python_version(),
         "threads": THREADS,
-        "load_before": os.getloadavg()[2],
+        "load_before": load,
         "seconds": round(time.time() - begun, 1),
         "rows": rows,
         "ratios": ratios(rows),

@@ -38,8 +38,7 @@ PEERS = {
 CELLS = {"transport": {"cells": 512}, "fokker_planck": {"cells": 256}}
 
 CASES = (
-    Case("transport", "meanfield-pde", "muscl-mc+lax-wendroff+sweeps alone", {"cfl": 0.9}),
-    Case("transport", "meanfield-pde", "muscl-mc+lax-wendroff", {"cfl": 0.9}),
+    Case("transport", "meanfield-pde", "muscl-mc+lax-wendroff", {"cfl": 1.8}),
     Case("transport", "meanfield-pde", "weno5z+ssprk104", {"cfl": 3.0}, 600.0),
     Case("transport", "meanfield-pde", "weno5z+ssprk104, 432² cells", {"cfl": 3.0, "cells": 432}, 600.0),
     Case("transport", "numpy", "split MC", {}),

@@ -24,7 +24,7 @@ ONE_STEP = "lax-wendroff"
 
 @dataclass(frozen=True, slots=True)
 class LaxWendroff:
-    """A stepper that is no Runge–Kutta one: a sweep an axis for Courant numbers up to 1, the largest over the axes.
+    """A stepper that is no Runge–Kutta one: sweeps along the axes in turn, each for Courant numbers up to 1.
 
     Meaning: of order 2 with a limiter, 1 as the donor-cell scheme; it has no transpose.
     """
@@ -50,19 +50,26 @@ def limiter_of(reconstruction: Reconstruction) -> int:
 
 
 def strang(grid: Grid, limiter: int, velocity: tuple[FloatArray, ...], u: FloatArray, dt: float) -> FloatArray:
-    """Laws u (B, *cells) moved by given face velocities for dt: half sweeps up to the last axis, a whole one, and back.
+    """Laws u (B, *cells) moved by given face velocities for dt: along every axis for dt/2, and in reverse order again.
 
+    Meaning: symmetric, so of order 2, and each sweep as long as it may be: one for a half sweep each would clip extrema
+    once more and take them at half the Courant number. On a line it is one sweep.
     Shapes: velocity one (B, *face_shape(axis)) per axis.
     """
-    last = grid.dim - 1
+    axes = tuple(range(grid.dim))
+    order = axes if grid.dim == 1 else axes + axes[::-1]
     spare: list[FloatArray] = []
-    for axis in (*range(last), last, *range(last - 1, -1, -1)):
-        share = 1.0 if axis == last else 0.5
+    for axis in order:
         # the laws before the last sweep make room for those behind this one
         out = np.empty_like(u) if len(spare) < 2 else spare.pop(0)
-        u = sweep_axis(grid, axis, limiter, velocity[axis], u, share * dt, out)
+        u = sweep_axis(grid, axis, limiter, velocity[axis], u, dt * grid.dim / len(order), out)
         spare.append(u)
     return u
+
+
+def largest_courant(grid: Grid) -> float:
+    """The largest Courant number of a step, that of its fastest axis: a sweep may go as far as 1."""
+    return 1.0 if grid.dim == 1 else 2.0
 
 
 def sweep_axis(

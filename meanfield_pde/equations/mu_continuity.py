@@ -16,7 +16,7 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.depth_control import ErrorSteps, FixedSteps
-from meanfield_pde.equations.lax_wendroff import ONE_STEP, LaxWendroff, limiter_of
+from meanfield_pde.equations.lax_wendroff import ONE_STEP, LaxWendroff, largest_courant, limiter_of
 from meanfield_pde.equations.runge_kutta import Stepper, courant_limit
 from meanfield_pde.equations.schemes import Muscl, Reconstruction, centred_weights
 from meanfield_pde.equations.token_noise import TokenNoise
@@ -86,7 +86,7 @@ class Transport:
         """The von Neumann limit of scheme and stepper; at most 1/2 a stage where positivity is promised."""
         if isinstance(self.stepper, LaxWendroff):
             limiter_of(self.reconstruction)
-            return 1.0
+            return largest_courant(self.grid)
         if isinstance(self.reconstruction, Muscl):
             # van Leer's slope on smooth data: Fromm's scheme
             limit = courant_limit(np.array([-0.25, 1.0, 0.25]), self.stepper)

@@ -199,8 +199,10 @@ def test_what_a_one_step_scheme_does_not_have_is_refused() -> None:
     still = (np.zeros(22),)
     with pytest.raises(MeanFieldError, match="limits slopes"):
         Transport(grid, scheme("weno5z"), LaxWendroff(), 0.5, False, still)
-    with pytest.raises(MeanFieldError, match="at most 1"):
+    with pytest.raises(MeanFieldError, match="at most 1:"):
         way(grid, "muscl-mc", 1.01)
+    with pytest.raises(MeanFieldError, match="at most 2:"):
+        way(SHAPES["torus"], "muscl-mc", 2.01)
     with pytest.raises(MeanFieldError, match="positivity"):
         Transport(grid, Muscl(4), LaxWendroff(), 0.5, True, still)
     field = PrescribedField((np.ones(22),))
@@ -221,12 +223,16 @@ def test_problems_that_need_a_costate_or_another_scheme_are_refused() -> None:
             replace(problem, depth=replace(problem.depth, stepper="lax-wendroff", **changes))
 
 
-def test_strang_of_one_axis_is_one_sweep_and_its_halves_compose() -> None:
+def test_a_step_is_every_axis_forth_and_back_and_one_sweep_on_a_line() -> None:
     grid = SHAPES["torus"]
     rng = np.random.default_rng(5)
     u = rng.random((1, *grid.cells))
     v = tuple(rng.normal(size=(1, *grid.face_shape(axis))) for axis in (0, 1))
     dt = 0.01
-    half = sweep_axis(grid, 0, 0, v[0], u, 0.5 * dt)
-    wanted = sweep_axis(grid, 0, 0, v[0], sweep_axis(grid, 1, 0, v[1], half, dt), 0.5 * dt)
+    wanted = u
+    for axis in (0, 1, 1, 0):
+        wanted = sweep_axis(grid, axis, 0, v[axis], wanted, 0.5 * dt)
     np.testing.assert_array_equal(strang(grid, 0, v, u, dt), wanted)
+    line = SHAPES["ring"]
+    one, speed = u[:, 0, :1].repeat(23, axis=1), rng.normal(size=(1, 23))
+    np.testing.assert_array_equal(strang(line, 0, (speed,), one, dt), sweep_axis(line, 0, 0, speed, one, dt))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
@@ -24,6 +25,7 @@ from protocol import Answer, Ask, answer, seconds_of
 from threadpoolctl import threadpool_limits
 
 from meanfield_pde.equations.depth_step import step
+from meanfield_pde.equations.lax_wendroff import LaxWendroff
 from meanfield_pde.equations.mu_continuity import courant_rate
 from meanfield_pde.equations.rho_fokker_planck import fokker_planck_step
 from meanfield_pde.grid import Grid
@@ -53,6 +55,8 @@ def transport(ask: Ask) -> Answer:
     scheme, stepper = ask["method"].split(",")[0].split("+")
     tokens = Tokens((-1.0, -1.0), (1.0, 1.0), (n, n), drift=Drift(flow="rotation", period=TURN))
     mover = transport_of(tokens, Depth(TURN, scheme=scheme, stepper=stepper, cfl=ask["cfl"]))
+    if mover.one_step:
+        mover = replace(mover, stepper=LaxWendroff(threads=ask["threads"]))
     velocity = mover.drift_at(0.0)
     field = PrescribedField(tuple(np.zeros(v.size) for v in velocity))
     begun = rotated_gaussian(n, 0.0)[None]

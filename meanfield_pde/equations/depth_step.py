@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.lax_wendroff import limiter_of, strang
+from meanfield_pde.equations.lax_wendroff import LaxWendroff, limiter_of, strang
 from meanfield_pde.equations.mu_continuity import Stage, Transport, evaluate, face_velocity, rate
 from meanfield_pde.kernels.increments import euler_increment, increased
 from meanfield_pde.kernels.reconstruction import UPWIND
@@ -90,9 +90,10 @@ def _one_step(
 ) -> Carried:
     """Sweeps by the velocity at half the step: that of the laws a donor-cell half step on, where V looks at them."""
     stage = evaluate(transport, field, state.u, state.t) if first is None else first
-    velocity = stage.velocity
+    velocity, method = stage.velocity, transport.stepper
+    assert isinstance(method, LaxWendroff)
     if transport.moving is not None or not isinstance(field, PrescribedField):
-        half = strang(transport.grid, UPWIND, velocity, state.u, 0.5 * dt)
+        half = strang(transport.grid, UPWIND, velocity, state.u, 0.5 * dt, method.threads)
         velocity = face_velocity(transport, field, half, state.t + 0.5 * dt)[1]
-    u = strang(transport.grid, limiter_of(transport.reconstruction), velocity, state.u, dt)
+    u = strang(transport.grid, limiter_of(transport.reconstruction), velocity, state.u, dt, method.threads)
     return Carried(u, state.t + dt, (*state.stages, stage._replace(velocity=velocity)), state.limited)

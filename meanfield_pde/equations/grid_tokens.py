@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from meanfield_pde.equations.forward_backward import (
     contracted,
     forward,
 )
+from meanfield_pde.equations.lax_wendroff import LaxWendroff
 from meanfield_pde.equations.means_tables import MeansTables
 from meanfield_pde.equations.mu_continuity import Transport, seen_weights
 from meanfield_pde.equations.path_budget import PathBytes, fastest, path_bytes, stages_fit
@@ -163,9 +164,14 @@ class GridTokens:
         keep = self.keeps_stages(rho, batch, size)
         fields = self.assemble(rho, size)
 
+        mover = self.transport
+        if mover.one_step and count == 1:
+            # threads share blocks of sequences, or where there is one block its lines
+            mover = replace(mover, stepper=LaxWendroff(threads=self.threads))
+
         def one(i: int) -> Path:
             share = self.budget * len(starts[i]) / batch
-            return forward(self.transport, fields, starts[i], self.edges, keep, BLOCK * i, share)
+            return forward(mover, fields, starts[i], self.edges, keep, BLOCK * i, share)
 
         paths = self._blocks(one, count, size)
         followed = self._follow(rho, fields, paths)

@@ -5,7 +5,9 @@ Source: LeVeque (2002), sections 6.4 and 19.5; Strang (1968).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -20,17 +22,21 @@ from meanfield_pde.kernels.reconstruction import UPWIND
 from meanfield_pde.kernels.sweep import rows
 
 ONE_STEP = "lax-wendroff"
+# cells of all laws from which on threads pay
+THREADS_PAY = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class LaxWendroff:
     """A stepper that is no Runge–Kutta one: sweeps along the axes in turn, each for Courant numbers up to 1.
 
-    Meaning: of order 2 with a limiter, 1 as the donor-cell scheme; it has no transpose.
+    Meaning: of order 2 with a limiter, 1 as the donor-cell scheme; it has no transpose. ``threads`` share the lines of
+    a sweep, which changes no bit.
     """
 
     order: int = 2
     stages: int = 2
+    threads: int = field(default=1, compare=False)
 
 
 def stepper_of(name: str) -> Stepper | LaxWendroff:
@@ -49,7 +55,9 @@ def limiter_of(reconstruction: Reconstruction) -> int:
     )
 
 
-def strang(grid: Grid, limiter: int, velocity: tuple[FloatArray, ...], u: FloatArray, dt: float) -> FloatArray:
+def strang(
+    grid: Grid, limiter: int, velocity: tuple[FloatArray, ...], u: FloatArray, dt: float, threads: int = 1
+) -> FloatArray:
     """Laws u (B, *cells) moved by given face velocities for dt: along every axis for dt/2, and in reverse order again.
 
     Meaning: symmetric, so of order 2, and each sweep as long as it may be: one for a half sweep each would clip extrema
@@ -59,11 +67,12 @@ def strang(grid: Grid, limiter: int, velocity: tuple[FloatArray, ...], u: FloatA
     axes = tuple(range(grid.dim))
     order = axes if grid.dim == 1 else axes + axes[::-1]
     spare: list[FloatArray] = []
-    for axis in order:
-        # the laws before the last sweep make room for those behind this one
-        out = np.empty_like(u) if len(spare) < 2 else spare.pop(0)
-        u = sweep_axis(grid, axis, limiter, velocity[axis], u, dt * grid.dim / len(order), out)
-        spare.append(u)
+    with ThreadPoolExecutor(threads) if threads > 1 and u.size >= THREADS_PAY else nullcontext() as pool:
+        for axis in order:
+            # the laws before the last sweep make room for those behind this one
+            out = np.empty_like(u) if len(spare) < 2 else spare.pop(0)
+            u = sweep_axis(grid, axis, limiter, velocity[axis], u, dt * grid.dim / len(order), out, pool, threads)
+            spare.append(u)
     return u
 
 
@@ -73,12 +82,27 @@ def largest_courant(grid: Grid) -> float:
 
 
 def sweep_axis(
-    grid: Grid, axis: int, limiter: int, v: FloatArray, u: FloatArray, dt: float, out: FloatArray | None = None
+    grid: Grid,
+    axis: int,
+    limiter: int,
+    v: FloatArray,
+    u: FloatArray,
+    dt: float,
+    out: FloatArray | None = None,
+    pool: Executor | None = None,
+    parts: int = 1,
 ) -> FloatArray:
-    """One sweep along an axis, conservative: nothing passes a wall; into ``out`` if it is given."""
+    """One sweep along an axis, conservative: nothing passes a wall; into ``out`` if given, by a pool in ``parts``."""
     out = np.empty_like(u) if out is None else out
     inner = prod(grid.cells[axis + 1 :])
     u2, v2, out2 = (rows(a, axis, grid.dim) for a in (u, v, out))
     count = kernel.pieces(len(u2), inner)
-    kernel.lax_wendroff(u2, v2, dt / grid.spacing[axis], inner, limiter, 0, count, out2)
+    shared = 1 if pool is None else min(parts, count)
+
+    def part(k: int) -> None:
+        first, last = count * k // shared, count * (k + 1) // shared
+        kernel.lax_wendroff(u2, v2, dt / grid.spacing[axis], inner, limiter, first, last, out2)
+
+    # list() waits for all, and raises what went wrong in one
+    list(map(part, range(shared)) if pool is None else pool.map(part, range(shared)))
     return out

@@ -223,6 +223,17 @@ def test_problems_that_need_a_costate_or_another_scheme_are_refused() -> None:
             replace(problem, depth=replace(problem.depth, stepper="lax-wendroff", **changes))
 
 
+def test_threads_change_no_bit() -> None:
+    rng = np.random.default_rng(6)
+    for cells, batch in (((300, 400), 1), ((700,), 200)):
+        grid = Grid((0.0,) * len(cells), (1.0,) * len(cells), cells, (False, True)[: len(cells)])
+        u = rng.random((batch, *cells))
+        v = tuple(rng.normal(size=(batch, *grid.face_shape(axis))) for axis in range(grid.dim))
+        one = strang(grid, 4, v, u, 1e-3)
+        for threads in (2, 3):
+            np.testing.assert_array_equal(strang(grid, 4, v, u, 1e-3, threads), one)
+
+
 def test_a_step_is_every_axis_forth_and_back_and_one_sweep_on_a_line() -> None:
     grid = SHAPES["torus"]
     rng = np.random.default_rng(5)

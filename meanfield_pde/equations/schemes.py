@@ -103,13 +103,9 @@ LINEAR = {1: kernel.UPWIND, 3: kernel.LINEAR3, 5: kernel.LINEAR5}
 
 
 def _faces(kind: int, width: int, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
-    """One kernel runs along the inner axis, the other along lines where there is none."""
-    tables = _stencils_of(width, u3, v3)
-    if u3.shape[2] == 1:
-        u2, v2, out2 = (np.reshape(a, a.shape[:2], copy=False) for a in (u3, v3, out3))
-        kernel.line_faces(u2, v2, *tables, kind, out2)
-    else:
-        kernel.faces(u3, v3, *tables, kind, out3)
+    """Faces by the kernel, which takes an axis and what is behind it as one row."""
+    u2, v2, out2 = (np.reshape(a, (len(a), -1), copy=False) for a in (u3, v3, out3))
+    kernel.faces(u2, v2, u3.shape[2], *_stencils_of(width, u3, v3), kind, out2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,13 @@
 """Cells to faces, upwind of the sign of the velocity.
 
-A face whose stencils for both winds are in the box belongs to a row: rows run over the inner axis, or along the line
-where there is none, and load the cells of both winds before they select, so that they vectorise. The few faces at walls
-take tables (made by `meanfield_pde.equations.schemes`), so that both winds share one loop: ``index[s, f, k]`` is the
-k-th cell of face f, counted from upwind to downwind, for wind s = 0 (v >= 0) or 1 (v < 0); ``coefficient[s, f, k]`` its
-weight in the linear reconstruction; ``centred[s, f]`` tells whether the stencil is the centred one.
-Shapes: ``u3`` (outer, n, inner); ``v3`` and ``out3`` (outer, faces, inner).
+The faces whose stencils for both winds are in the box make one long row: the loop loads the cells of both winds before
+it selects, so that it vectorises. The few faces at walls take tables (made by `meanfield_pde.equations.schemes`), so
+that both winds share one loop: ``index[s, f, k]`` is the k-th cell of face f, counted from upwind to downwind, for wind
+s = 0 (v >= 0) or 1 (v < 0); ``coefficient[s, f, k]`` its weight in the linear reconstruction; ``centred[s, f]`` tells
+whether the stencil is the centred one.
 """
 
 from __future__ import annotations
-
-import numpy as np
 
 from meanfield_pde.kernels._jit import jit_same
 
@@ -192,53 +189,39 @@ def _at_wall(kind, line, cells, weights, centred):
 
 
 @jit_same
-def faces(u3, v3, index, coefficient, centred, kind, out3):
-    """Reconstruction at all faces."""
-    outer, n, inner = u3.shape
-    count = v3.shape[1]
-    r = reach(kind)
-    # faces whose cells f - r ... f + 1 + r are all there; on a ring all are
-    first, last = (0, n) if count == n else (min(r, count), max(min(r, count), n - 1 - r))
-    weights = coefficient[0, first] if first < last else coefficient[0, 0]
-    for o in range(outer):
-        for f in range(first, last):
-            a, b, c = u3[o, (f - 2) % n], u3[o, (f - 1) % n], u3[o, f]
-            d, e, g = u3[o, (f + 1) % n], u3[o, (f + 2) % n], u3[o, (f + 3) % n]
-            _row(kind, a, b, c, d, e, g, weights, v3[o, f], out3[o, f])
-        for f in range(count):
-            if first <= f < last:
-                continue
-            for i in range(inner):
-                s = 0 if v3[o, f, i] >= 0.0 else 1
-                out3[o, f, i] = _at_wall(kind, u3[o, :, i], index[s, f], coefficient[s, f], centred[s, f])
+def _block(row, j, inner):
+    return row[j * inner : (j + 1) * inner]
 
 
 @jit_same
-def line_faces(u2, v2, index, coefficient, centred, kind, out2):
-    """The same along lines: u2 (outer, n), v2 and out2 (outer, faces)."""
-    outer, n = u2.shape
-    count = v2.shape[1]
-    r = reach(kind)
-    ring = count == n
-    first, last = (0, n) if ring else (min(r, count), max(min(r, count), n - 1 - r))
+def faces(u2, v2, inner, index, coefficient, centred, kind, out2):
+    """Reconstruction at all faces; neighbours on the axis are ``inner`` apart in memory.
+
+    Shapes: u2 (outer, n inner), v2 and out2 (outer, faces inner).
+    """
+    outer, n, count = u2.shape[0], u2.shape[1] // inner, v2.shape[1] // inner
+    ring, r = count == n, reach(kind)
+    # faces whose cells f - r ... f + 1 + r lie in the row one behind the other
+    first = min(2 if ring else r, count)
+    last = max(first, n - 3 if ring else n - 1 - r)
     weights = coefficient[0, first] if first < last else coefficient[0, 0]
-    # with ends that stand for the cells across the seam, or are looked at by no face between walls
-    line = np.zeros(n + 5)
+    start, stop, size = first * inner, last * inner, (last - first) * inner
+    back, far = max(start - inner, 0), max(start - 2 * inner, 0)
     for o in range(outer):
-        line[2 : n + 2] = u2[o]
-        if ring:
-            for k in range(2):
-                line[k] = u2[o, (n - 2 + k) % n]
-            for k in range(3):
-                line[n + 2 + k] = u2[o, k % n]
-        size = last - first
-        cells = line[first:]
-        _row(
-            kind, cells[:size], cells[1 : 1 + size], cells[2 : 2 + size], cells[3 : 3 + size], cells[4 : 4 + size],
-            cells[5 : 5 + size], weights, v2[o, first:last], out2[o, first:last],
-        )  # fmt: skip
+        u, v, out = u2[o], v2[o], out2[o]
+        if size > 0:
+            c, d, e, g = u[start:], u[start + inner :], u[start + 2 * inner :], u[start + 3 * inner :]
+            _row(kind, u[far:], u[back:], c, d, e, g, weights, v[start:stop], out[start:stop])
         for f in range(count):
             if first <= f < last:
                 continue
-            s = 0 if v2[o, f] >= 0.0 else 1
-            out2[o, f] = _at_wall(kind, u2[o], index[s, f], coefficient[s, f], centred[s, f])
+            if ring:
+                a, b, c = _block(u, (f - 2) % n, inner), _block(u, (f - 1) % n, inner), _block(u, f, inner)
+                d, e = _block(u, (f + 1) % n, inner), _block(u, (f + 2) % n, inner)
+                g = _block(u, (f + 3) % n, inner)
+                # on a ring all faces have the stencil of the first
+                _row(kind, a, b, c, d, e, g, coefficient[0, 0], _block(v, f, inner), _block(out, f, inner))
+                continue
+            for i in range(inner):
+                s = 0 if v[f * inner + i] >= 0.0 else 1
+                out[f * inner + i] = _at_wall(kind, u[i::inner], index[s, f], coefficient[s, f], centred[s, f])

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-# seconds of processor time to begin with (a busy machine takes 3 for the library alone), one more for so many bytes, and
-# bytes beside the columns: the libraries
+# seconds of processor time to begin with (a busy machine takes 3 for the library alone), one more for so many bytes,
+# and bytes beside the columns: the libraries
 LOOKING, A_SECOND, BESIDE = 10, 2**26, 2**32
 MOST_COLUMNS = 1000
 REFUSED = 3

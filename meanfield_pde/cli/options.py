@@ -28,6 +28,12 @@ Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Let a dask cluster carry members, or the sequences of a run.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only say how the run ended.")]
+Schemes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scheme", metavar="NAME|MODULE:OBJECT", help="Only this scheme, or one of your own too; repeatable."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
 ONE_RUN, MANY_RUNS = "belongs to a single run, not to an ensemble", "belongs to an ensemble, not to a single run"

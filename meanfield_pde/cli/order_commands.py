@@ -7,17 +7,14 @@ from typing import Annotated
 
 import typer
 
-from meanfield_pde.cli.options import NAME_OR_FILE, Json, Threads
+from meanfield_pde.cli.options import NAME_OR_FILE, Json, Schemes, Threads
 
 FAILED = 3
 
 
 def orders_command(
     problem: Annotated[str, typer.Argument(metavar="NAME|FILE|all", help=NAME_OR_FILE)],
-    scheme: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME|MODULE:OBJECT", help="Only this scheme, or one of your own too; repeatable."),
-    ] = None,
+    scheme: Schemes = None,
     stepper: Annotated[
         list[str] | None, typer.Option(metavar="MODULE:OBJECT", help="A stepper of your own too; repeatable.")
     ] = None,

@@ -7,16 +7,13 @@ from typing import Annotated
 
 import typer
 
-from meanfield_pde.cli.options import NAME_OR_FILE, Json, Set
+from meanfield_pde.cli.options import NAME_OR_FILE, Json, Schemes, Set
 
 
 def bench_command(
     problem: Annotated[str, typer.Argument(metavar="NAME|FILE", help=NAME_OR_FILE)],
     set_: Set = None,
-    scheme: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME|MODULE:OBJECT", help="Only this scheme, or one of your own too; repeatable."),
-    ] = None,
+    scheme: Schemes = None,
     stepper: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this stepper in depth, such as ssprk104; repeatable.")
     ] = None,

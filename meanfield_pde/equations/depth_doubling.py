@@ -45,7 +45,7 @@ def controlled(
     NotConvergedError where that does not do; MeanFieldError for a path beyond its budget.
     """
     most = transport.cfl if transport.positivity else OVERSHOOT * transport.cfl
-    order = step_order(transport)
+    order = transport.step_order
     part = LayerPath([], [], [], [] if way.keep else None)
     used, limited, rejected, offset = 0.0, 0, 0, 0.0
     while offset < layer.length:
@@ -99,12 +99,6 @@ def controlled(
         u, offset = trial.end, end
         used, limited = max(used, trial.courant), limited + trial.limited
     return Crossed(part, u, used, limited, rejected)
-
-
-def step_order(transport: Transport) -> int:
-    """The order of a step in its length: that of the stepper, and of the splitting where there is noise."""
-    order = transport.stepper.order
-    return order if transport.noise is None else min(order, transport.splitting.order)
 
 
 def _doubled(

@@ -60,8 +60,8 @@ def strang(
 ) -> FloatArray:
     """Laws u (B, *cells) moved by given face velocities for dt: along every axis for dt/2, and in reverse order again.
 
-    Meaning: symmetric, so of order 2, and each sweep as long as it may be: one for a half sweep each would clip extrema
-    once more and take them at half the Courant number. On a line it is one sweep.
+    Meaning: symmetric, so of order 2; all sweeps are equally long, so none runs at half the Courant number of another.
+    On a line it is one sweep.
     Shapes: velocity one (B, *face_shape(axis)) per axis.
     """
     axes = tuple(range(grid.dim))

@@ -100,6 +100,16 @@ class Transport:
         return isinstance(self.stepper, LaxWendroff)
 
     @property
+    def step_order(self) -> int:
+        """The order of a step in its length: that of the stepper and, with noise, of the splitting if it is lower."""
+        orders = [self.stepper.order]
+        if self.one_step:
+            orders.append(self.reconstruction.order)  # the donor cell is of order 1 in the step, too
+        if self.noise is not None:
+            orders.append(self.splitting.order)
+        return min(orders)
+
+    @property
     def runge_kutta(self) -> Stepper:
         """The stages of a step and how they are put together. Raises: MeanFieldError for a one-step scheme."""
         if isinstance(self.stepper, LaxWendroff):

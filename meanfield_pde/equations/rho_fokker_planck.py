@@ -15,9 +15,9 @@ from meanfield_pde.equations.dissipation import dissipation
 from meanfield_pde.equations.user_flow import user_step
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.grid import Grid
-from meanfield_pde.kernels.difference import add_outflow
+from meanfield_pde.kernels.flux import add_outflow
 from meanfield_pde.kernels.scharfetter_gummel import face_rates, move_limited, summed_flux
-from meanfield_pde.kernels.sweep import sweep
+from meanfield_pde.kernels.sweep import rows, sweep
 from meanfield_pde.kernels.tridiagonal import backward_euler
 from meanfield_pde.measure import Measure
 from meanfield_pde.model.sides import FirstVariation, Flow, Moved
@@ -256,7 +256,8 @@ def _limit(grid: Grid, new: FloatArray, stages: tuple[list[FloatArray], ...], ra
         mean, size = half - whole[after], half + whole[after]
         change3, mean3, size3 = (sweep(a, axis, grid.dim) for a in (change, mean, size))
         fluxes.append(summed_flux(change3, mean3, size3, up3, dn3, ds))
-        add_outflow(fluxes[-1], 1.0, sweep(outflow, axis, grid.dim))
+        flux3 = fluxes[-1]
+        add_outflow(flux3.reshape(len(flux3), -1), 1.0, flux3.shape[2], rows(outflow, axis, grid.dim))
     bound = np.where(low > _EMPTY, _KEEP * low, 0.0)
     share = np.divide(bound, outflow, out=np.ones_like(low), where=outflow > bound)
     rest, gain, touched = low.copy(), np.zeros_like(low), np.zeros_like(low)

@@ -22,23 +22,6 @@ def difference(p3, h, out3):
 
 
 @jit
-def add_outflow(extra3, h, out3):
-    """Add, per cell, what the fluxes ``extra3`` take out of it: max(F_right, 0) + max(-F_left, 0), over h."""
-    outer, faces, inner = extra3.shape
-    n = out3.shape[1]
-    scale = 1.0 / h
-    for o in range(outer):
-        for f in range(faces):
-            right = f + 1 if f + 1 < n else 0
-            for i in range(inner):
-                flux = extra3[o, f, i] * scale
-                if flux > 0.0:
-                    out3[o, f, i] += flux
-                else:
-                    out3[o, right, i] -= flux
-
-
-@jit
 def central(a3, periodic, out3):
     """Undivided central difference along an axis, (a_{j+1} - a_{j-1}) / 2; second order one-sided at walls."""
     outer, n, inner = a3.shape

@@ -62,6 +62,13 @@ def _outflow(extra, scale, inner, out):
 
 
 @jit_same
+def add_outflow(flux2, h, inner, out2):
+    """Add, per cell, what the fluxes take out of it, over h."""
+    for o in range(out2.shape[0]):
+        _outflow(flux2[o], 1.0 / h, inner, out2[o])
+
+
+@jit_same
 def split_flux(u2, v2, h, inner, flux2, after2, wanted2):
     """What fluxes have beyond first-order upwind, in their place; adds the rate of the latter and what is taken out."""
     faces, scale = v2.shape[1], 1.0 / h

@@ -7,11 +7,10 @@ import math
 import numpy as np
 
 from meanfield_pde.kernels._jit import jit
+from meanfield_pde.kernels.powers_of_two import LOG2E, MAGIC
 
-_LOG2E = 1.4426950408889634
 _LN2_HI = 6.93147180369123816490e-01  # ln 2 with 21 trailing zero bits, so that k * _LN2_HI is exact
 _LN2_LO = 1.90821492927058770002e-10
-_ROUND = 6755399441055744.0  # 1.5 * 2**52: adding it leaves the nearest integer in the last bits
 _FAR = 700.0  # beyond it B(z) < 1e-301: no rate
 _NO_DIFFUSION = 1e-200  # a smaller beta is the upwind limit to every digit
 
@@ -19,8 +18,8 @@ _NO_DIFFUSION = 1e-200  # a smaller beta is the upwind limit to every digit
 @jit
 def _bernoulli_near(z):
     """B(z) on 0 <= z <= 701 without a branch or a library call, so that loops over it become vectors."""
-    shifted = z * _LOG2E + _ROUND
-    k = shifted - _ROUND
+    shifted = z * LOG2E + MAGIC
+    k = shifted - MAGIC
     power = np.int64((np.float64(shifted).view(np.int64) + 1023) << 52).view(np.float64)
     r = (z - k * _LN2_HI) - k * _LN2_LO
     p = 1.0 / 6227020800.0

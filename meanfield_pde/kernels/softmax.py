@@ -14,11 +14,8 @@ import numpy as np
 
 from meanfield_pde.kernels._jit import jit, jit_sum
 from meanfield_pde.kernels.log_laplace import UNDERFLOW, box_mean_shift, box_mean_slope
+from meanfield_pde.kernels.powers_of_two import LN2, LOG2E, MAGIC
 
-_LOG2E = 1.4426950408889634
-_LN2 = 0.6931471805599453
-# adding 1.5 * 2**52 rounds to an integer and leaves it in the low bits
-_MAGIC = 6755399441055744.0
 _SMALLEST = -708.0
 # points at a time in several dimensions
 BLOCK = 1024
@@ -29,8 +26,8 @@ def _reduced(s):
     """e^s as a polynomial value and a number whose low bits hold the power of 2, for s cut to [-708, 0]."""
     s = s if s < 0.0 else 0.0
     s = s if s > _SMALLEST else _SMALLEST
-    shifted = s * _LOG2E + _MAGIC
-    r = s - (shifted - _MAGIC) * _LN2
+    shifted = s * LOG2E + MAGIC
+    r = s - (shifted - MAGIC) * LN2
     p = 2.748844350914402e-07
     p = p * r + 2.763976826778399e-06
     p = p * r + 2.480191768800904e-05

@@ -8,6 +8,7 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.errors import MeanFieldError
+from meanfield_pde.kernels.line_velocity import CHECK_KEYS
 from meanfield_pde.kernels.log_laplace import (
     box_mean_shift,
     chebyshev_sum,
@@ -56,12 +57,10 @@ class SoftmaxTable:
         kernel_t = np.exp(score - score.max(axis=1, keepdims=True))
         interpolation = 2.0 / size * np.cos(np.arange(size)[:, None] * angle[None, :])
         interpolation[0] *= 0.5
-        # a golden-ratio sequence spreads evenly over the angle and falls on no node
-        check = np.cos(np.pi * ((np.arange(1, 14) * 0.6180339887498949) % 1.0))
-        rows = np.polynomial.chebyshev.chebvander(check, size - 1) @ interpolation
+        rows = np.polynomial.chebyshev.chebvander(CHECK_KEYS, size - 1) @ interpolation
         kernel = np.ascontiguousarray(kernel_t.T)
-        shifts = [np.array([box_mean_shift(z, width) for z in keys]) for keys in (nodes, reach * check)]
-        return cls(points, width, reach, nodes, kernel, kernel_t, interpolation, reach * check, rows, *shifts)
+        shifts = [np.array([box_mean_shift(z, width) for z in keys]) for keys in (nodes, reach * CHECK_KEYS)]
+        return cls(points, width, reach, nodes, kernel, kernel_t, interpolation, reach * CHECK_KEYS, rows, *shifts)
 
     def moments(self, weights: FloatArray) -> FloatArray:
         """Softmax means (B, 3, q) of laws (B, n); see the kernel for the other two rows."""

@@ -16,7 +16,8 @@ from meanfield_pde.equations.schemes import Reconstruction
 from meanfield_pde.errors import MeanFieldError, NotConvergedError, NotFiniteError
 from meanfield_pde.grid import Grid
 from meanfield_pde.problem import Problem, given
-from meanfield_pde.studies.order_runs import Law, averaged, centred, sampled
+from meanfield_pde.studies.order_norms import distances
+from meanfield_pde.studies.order_runs import averaged, sampled
 from meanfield_pde.studies.scheme_laws import own_with_laws
 from meanfield_pde.studies.space_orders import Reference
 from meanfield_pde.studies.work_cases import FINEST, Case, Solved, cases_of, flow_of, ready
@@ -24,6 +25,7 @@ from meanfield_pde.studies.work_cases import FINEST, Case, Solved, cases_of, flo
 REPEATS, MOST_REPEATS = 3, 1000
 # a drift of mass beyond this is a fault
 CONSERVED = 1e-10
+NORMS = {"mu": "L1", "rho": "L1", "gradient": "relative L1(rho)"}
 Said = Callable[[str], None]
 
 
@@ -107,10 +109,11 @@ def _measured(
             tracemalloc.stop()
     except (NotFiniteError, NotConvergedError) as error:
         return empty | {"fault": str(error)}
+    flow = flow_of(problem)
     low, median, high = (float(q) for q in np.quantile(seconds, (0.25, 0.5, 0.75)))
     drift = solved.mass_drift
     return {
-        "error": _error(solved.law, known(solved.law.grid), flow_of(problem)),
+        "error": distances(flow, solved.law, known(solved.law.grid), 1)[NORMS[flow]],
         "seconds": median,
         "quartiles": [low, high],
         "memory": memory,
@@ -121,15 +124,6 @@ def _measured(
         "energy_rise": solved.energy_rise,
         "fault": None if drift <= CONSERVED else f"mass drifts by {drift:.1e}, more than {CONSERVED:g}",
     }
-
-
-def _error(law: Law, reference: FloatArray, flow: str) -> float:
-    """L1, the worst sequence or layer; of a gradient up to a constant, and relative."""
-    axes = tuple(range(1, law.values.ndim))
-    if flow != "gradient":
-        return float((np.abs(law.values - reference) * law.weight).sum(axis=axes).max())
-    gap, size = (centred(one, law.weight) for one in (law.values - reference, reference))
-    return float(((np.abs(gap) * law.weight).sum(axis=axes) / (np.abs(size) * law.weight).sum(axis=axes)).max())
 
 
 def _field(problem: Problem, exact: Reference | None) -> Callable[[Grid], FloatArray] | None:

@@ -9,7 +9,7 @@ import pytest
 
 from meanfield_pde import library
 from meanfield_pde.equations.forward_backward import backward, forward
-from meanfield_pde.equations.lax_wendroff import LaxWendroff, strang, sweep_axis
+from meanfield_pde.equations.lax_wendroff import LaxWendroff, limiter_of, strang, sweep_axis
 from meanfield_pde.equations.mu_continuity import Transport
 from meanfield_pde.equations.schemes import Muscl, scheme
 from meanfield_pde.errors import MeanFieldError
@@ -192,6 +192,21 @@ def test_attention_is_taken_at_half_the_step() -> None:
         wanted = exact.mu(float(ready.tokens.edges[-1]), grid)
         errors.append(float(np.abs(found - wanted).sum() * grid.spacing[0]))
     assert order_of(sizes, errors) >= 1.85
+
+
+@pytest.mark.parametrize(("name", "order"), [("upwind1", 1), ("muscl-vanleer", 2)])
+def test_a_step_and_its_two_halves_differ_by_the_order_of_a_step(name: str, order: int) -> None:
+    # by which steps are controlled; Courant number .5 on all grids
+    gaps = []
+    for n in (200, 400):
+        grid = Grid((0.0,), (2.0 * np.pi,), (n,), (True,))
+        move = way(grid, name)
+        assert move.step_order == order
+        u, v = 2.0 + np.sin(grid.centers(0))[None], (np.ones((1, n)),)
+        dt, kind = 0.5 * grid.spacing[0], limiter_of(scheme(name))
+        halves = strang(grid, kind, v, strang(grid, kind, v, u, 0.5 * dt), 0.5 * dt)
+        gaps.append(np.abs(strang(grid, kind, v, u, dt) - halves).mean())
+    assert np.log2(gaps[0] / gaps[1]) == pytest.approx(order + 1, abs=0.2)
 
 
 def test_what_a_one_step_scheme_does_not_have_is_refused() -> None:

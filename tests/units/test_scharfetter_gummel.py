@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from meanfield_pde.kernels.difference import add_outflow
+from meanfield_pde.kernels.flux import add_outflow
 from meanfield_pde.kernels.scharfetter_gummel import (
     bernoulli,
     face_flux,
@@ -145,7 +145,7 @@ def test_limited_fluxes_leave_nothing_negative() -> None:
     cells = np.array([1.0, 0.1, 0.5]).reshape(1, 3, 1)
     flux = np.array([-0.3, 0.2, 0.1]).reshape(1, 3, 1)  # a ring: cell 1 is asked for 0.3 + 0.2, five times too much
     outflow = np.zeros_like(cells)
-    add_outflow(flux, 1.0, outflow)
+    add_outflow(flux[:, :, 0].copy(), 1.0, 1, outflow[:, :, 0])
     np.testing.assert_allclose(outflow.ravel(), [0.0, 0.5, 0.1])
     share = np.array([1.0, 0.2, 1.0]).reshape(1, 3, 1)
     rest, gain, touched = cells.copy(), np.zeros_like(cells), np.zeros_like(cells)

@@ -25,9 +25,9 @@ from protocol import Answer, Ask, answer, seconds_of
 from threadpoolctl import threadpool_limits
 
 from meanfield_pde.equations.depth_step import step
-from meanfield_pde.equations.lax_wendroff import LaxWendroff
 from meanfield_pde.equations.mu_continuity import courant_rate
 from meanfield_pde.equations.rho_fokker_planck import fokker_planck_step
+from meanfield_pde.equations.team import Team, team
 from meanfield_pde.grid import Grid
 from meanfield_pde.model.attention import Attention, assemble_field, make_table, plan_means
 from meanfield_pde.model.field import PrescribedField, Target
@@ -55,22 +55,21 @@ def transport(ask: Ask) -> Answer:
     scheme, stepper = ask["method"].split(",")[0].split("+")
     tokens = Tokens((-1.0, -1.0), (1.0, 1.0), (n, n), drift=Drift(flow="rotation", period=TURN))
     mover = transport_of(tokens, Depth(TURN, scheme=scheme, stepper=stepper, cfl=ask["cfl"]))
-    if mover.one_step:
-        mover = replace(mover, stepper=LaxWendroff(threads=ask["threads"]))
     velocity = mover.drift_at(0.0)
     field = PrescribedField(tuple(np.zeros(v.size) for v in velocity))
     begun = rotated_gaussian(n, 0.0)[None]
     steps = ceil(TURN * courant_rate(mover, velocity) / mover.cfl - 1e-9)
     dt, sweeps = TURN / steps, 2 if mover.one_step else 1
 
-    def run(count: int) -> np.ndarray:
-        u = begun
+    def run(count: int, workers: Team) -> np.ndarray:
+        u, shared = begun, replace(mover, team=workers)
         for k in range(count):
-            u, _, _ = step(mover, field, u, k * dt, dt)
+            u, _, _ = step(shared, field, u, k * dt, dt)
         return u
 
-    run(WARM_STEPS)
-    seconds, u = seconds_of(lambda: run(steps))
+    with team(ask["threads"]) as workers:
+        run(WARM_STEPS, workers)
+        seconds, u = seconds_of(lambda: run(steps, workers))
     return {
         "seconds": seconds,
         "steps": steps * sweeps,

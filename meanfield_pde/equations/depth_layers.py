@@ -86,7 +86,7 @@ class Way:
                 "depth.tolerance, take fewer cells or sequences, or give more with --memory"
             )
         if self.keep:
-            self.stages += sum(a.nbytes for s in stages for a in (s.u, s.moments, *s.velocity, *s.reconstructed))
+            self.stages += sum(a.nbytes for s in stages for a in (s.u, s.moments, *s.velocity))
             if self.starts + self.stages > self.budget:
                 self.keep = False
                 self.layers[:] = [part._replace(stages=None) for part in self.layers]

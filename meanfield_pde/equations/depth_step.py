@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.lax_wendroff import LaxWendroff, limiter_of, strang
-from meanfield_pde.equations.mu_continuity import Stage, Transport, evaluate, face_velocity, rate
-from meanfield_pde.kernels.increments import euler_increment, increased
+from meanfield_pde.equations.lax_wendroff import limiter_of, strang
+from meanfield_pde.equations.mu_continuity import Stage, Transport, evaluate, face_velocity
+from meanfield_pde.equations.mu_fluxes import euler
+from meanfield_pde.kernels.increments import increased
 from meanfield_pde.kernels.reconstruction import UPWIND
 from meanfield_pde.kernels.sweep import flat
 from meanfield_pde.model.field import AssembledField, PrescribedField
@@ -68,20 +69,21 @@ def _runge_kutta(
     recalled: dict[int, FloatArray] = {}
     for i, (row, node) in enumerate(zip(method.rows, method.nodes, strict=True)):
         stage = first if i == 0 and first is not None else evaluate(transport, field, current, state.t + node * dt)
-        change, count = rate(transport, current, stage.velocity, stage.reconstructed, method.share * dt)
         stages.append(stage)
+        earlier = [(row[j + 1], e) for j, e in recalled.items() if row[j + 1]]
+        alone = not earlier and i not in method.recalled
+        change, count = euler(transport, current, u, stage.velocity, method.share * dt, row[-1] if alone else None)
         limited += count
-        # e_i - u_0: as a sum of changes of u_0 mass is only rounded by small increments
-        euler_increment(flat(change), method.share * dt, flat(current), flat(u))
+        if alone:
+            current = change
+            continue
         if i in method.recalled:
-            recalled[i] = change.copy()
-        weight = row[-1]
-        for j, earlier in recalled.items():
-            if j < i and row[j + 1]:
-                change = weight * change + row[j + 1] * earlier
-                weight = 1.0
-        increased(flat(change), weight, flat(u))
-        current = change
+            recalled[i] = change
+        total = row[-1] * change
+        for weight, e in earlier:
+            total += weight * e
+        increased(flat(total), 1.0, flat(u))
+        current = total
     return Carried(current, state.t + dt, state.stages + tuple(stages), state.limited + limited)
 
 
@@ -90,10 +92,9 @@ def _one_step(
 ) -> Carried:
     """Sweeps by the velocity at half the step: that of the laws a donor-cell half step on, where V looks at them."""
     stage = evaluate(transport, field, state.u, state.t) if first is None else first
-    velocity, method = stage.velocity, transport.stepper
-    assert isinstance(method, LaxWendroff)
+    velocity = stage.velocity
     if transport.moving is not None or not isinstance(field, PrescribedField):
-        half = strang(transport.grid, UPWIND, velocity, state.u, 0.5 * dt, method.threads)
+        half = strang(transport.grid, UPWIND, velocity, state.u, 0.5 * dt, transport.team)
         velocity = face_velocity(transport, field, half, state.t + 0.5 * dt)[1]
-    u = strang(transport.grid, limiter_of(transport.reconstruction), velocity, state.u, dt, method.threads)
+    u = strang(transport.grid, limiter_of(transport.reconstruction), velocity, state.u, dt, transport.team)
     return Carried(u, state.t + dt, (*state.stages, stage._replace(velocity=velocity)), state.limited)

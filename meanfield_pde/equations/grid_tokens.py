@@ -21,11 +21,11 @@ from meanfield_pde.equations.forward_backward import (
     contracted,
     forward,
 )
-from meanfield_pde.equations.lax_wendroff import LaxWendroff
 from meanfield_pde.equations.means_tables import MeansTables
 from meanfield_pde.equations.mu_continuity import Transport, seen_weights
 from meanfield_pde.equations.path_budget import PathBytes, fastest, path_bytes, stages_fit
 from meanfield_pde.equations.query_tokens import Queries, QueryPath, follow, query_costates
+from meanfield_pde.equations.team import TEAM_PAYS, team
 from meanfield_pde.equations.token_report import Sweep, checked_edges, met_weights, token_report
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
@@ -164,16 +164,16 @@ class GridTokens:
         keep = self.keeps_stages(rho, batch, size)
         fields = self.assemble(rho, size)
 
-        mover = self.transport
-        if mover.one_step and count == 1:
-            # threads share blocks of sequences, or where there is one block its lines
-            mover = replace(mover, stepper=LaxWendroff(threads=self.threads))
+        # threads share blocks of sequences, or where there is one block its lines
+        lines = count == 1 and batch * self.transport.grid.size >= TEAM_PAYS
+        with team(self.threads if lines else 1) as workers:
+            mover = replace(self.transport, team=workers)
 
-        def one(i: int) -> Path:
-            share = self.budget * len(starts[i]) / batch
-            return forward(mover, fields, starts[i], self.edges, keep, BLOCK * i, share)
+            def one(i: int) -> Path:
+                share = self.budget * len(starts[i]) / batch
+                return forward(mover, fields, starts[i], self.edges, keep, BLOCK * i, share)
 
-        paths = self._blocks(one, count, size)
+            paths = self._blocks(one, count, size)
         followed = self._follow(rho, fields, paths)
         if size is None:
             return Sweep(fields, tuple(paths), None, None, followed)

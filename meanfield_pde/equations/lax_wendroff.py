@@ -5,9 +5,7 @@ Source: LeVeque (2002), sections 6.4 and 19.5; Strang (1968).
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -15,6 +13,7 @@ import numpy as np
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.runge_kutta import Stepper, stepper
 from meanfield_pde.equations.schemes import Linear, Muscl, Reconstruction
+from meanfield_pde.equations.team import ALONE, Team
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels import lax_wendroff as kernel
@@ -22,21 +21,17 @@ from meanfield_pde.kernels.reconstruction import UPWIND
 from meanfield_pde.kernels.sweep import rows
 
 ONE_STEP = "lax-wendroff"
-# cells of all laws from which on threads pay
-THREADS_PAY = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class LaxWendroff:
     """A stepper that is no Runge–Kutta one: sweeps along the axes in turn, each for Courant numbers up to 1.
 
-    Meaning: of order 2 with a limiter, 1 as the donor-cell scheme; it has no transpose. ``threads`` share the lines of
-    a sweep, which changes no bit.
+    Meaning: of order 2 with a limiter, 1 as the donor-cell scheme; it has no transpose.
     """
 
     order: int = 2
     stages: int = 2
-    threads: int = field(default=1, compare=False)
 
 
 def stepper_of(name: str) -> Stepper | LaxWendroff:
@@ -56,7 +51,7 @@ def limiter_of(reconstruction: Reconstruction) -> int:
 
 
 def strang(
-    grid: Grid, limiter: int, velocity: tuple[FloatArray, ...], u: FloatArray, dt: float, threads: int = 1
+    grid: Grid, limiter: int, velocity: tuple[FloatArray, ...], u: FloatArray, dt: float, team: Team = ALONE
 ) -> FloatArray:
     """Laws u (B, *cells) moved by given face velocities for dt: along every axis for dt/2, and in reverse order again.
 
@@ -67,12 +62,11 @@ def strang(
     axes = tuple(range(grid.dim))
     order = axes if grid.dim == 1 else axes + axes[::-1]
     spare: list[FloatArray] = []
-    with ThreadPoolExecutor(threads) if threads > 1 and u.size >= THREADS_PAY else nullcontext() as pool:
-        for axis in order:
-            # the laws before the last sweep make room for those behind this one
-            out = np.empty_like(u) if len(spare) < 2 else spare.pop(0)
-            u = sweep_axis(grid, axis, limiter, velocity[axis], u, dt * grid.dim / len(order), out, pool, threads)
-            spare.append(u)
+    for axis in order:
+        # the laws before the last sweep make room for those behind this one
+        out = np.empty_like(u) if len(spare) < 2 else spare.pop(0)
+        u = sweep_axis(grid, axis, limiter, velocity[axis], u, dt * grid.dim / len(order), out, team)
+        spare.append(u)
     return u
 
 
@@ -89,20 +83,15 @@ def sweep_axis(
     u: FloatArray,
     dt: float,
     out: FloatArray | None = None,
-    pool: Executor | None = None,
-    parts: int = 1,
+    team: Team = ALONE,
 ) -> FloatArray:
-    """One sweep along an axis, conservative: nothing passes a wall; into ``out`` if given, by a pool in ``parts``."""
+    """One sweep along an axis, conservative: nothing passes a wall; into ``out`` if given, lines shared by a team."""
     out = np.empty_like(u) if out is None else out
     inner = prod(grid.cells[axis + 1 :])
     u2, v2, out2 = (rows(a, axis, grid.dim) for a in (u, v, out))
-    count = kernel.pieces(len(u2), inner)
-    shared = 1 if pool is None else min(parts, count)
 
-    def part(k: int) -> None:
-        first, last = count * k // shared, count * (k + 1) // shared
+    def part(first: int, last: int) -> None:
         kernel.lax_wendroff(u2, v2, dt / grid.spacing[axis], inner, limiter, first, last, out2)
 
-    # list() waits for all, and raises what went wrong in one
-    list(map(part, range(shared)) if pool is None else pool.map(part, range(shared)))
+    team.share(part, kernel.pieces(len(u2), inner))
     return out

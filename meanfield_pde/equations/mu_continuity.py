@@ -1,15 +1,9 @@
-"""The continuity equation of the tokens, ∂_t mu + ∇·(mu V) = D Δ mu, by finite volumes: rate and Courant number.
-
-Rate = -D·F, F = V ⊙ R(mu) in one dimension; for d >= 2 the face mean of the product is
-F = <V> R + sum_{k != axis} (δ_k V)(δ_k R) / 12 with undivided central differences δ_k, <V> = V + sum δ²_k V / 24
-(McCorquodale & Colella 2011, eq. 14).
-"""
+"""The continuity equation of the tokens, ∂_t mu + ∇·(mu V) = D Δ mu: how it is solved, velocities, Courant numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -19,14 +13,12 @@ from meanfield_pde.equations.depth_control import ErrorSteps, FixedSteps
 from meanfield_pde.equations.lax_wendroff import ONE_STEP, LaxWendroff, largest_courant, limiter_of
 from meanfield_pde.equations.runge_kutta import Stepper, courant_limit
 from meanfield_pde.equations.schemes import Muscl, Reconstruction, centred_weights
+from meanfield_pde.equations.team import ALONE, Team
 from meanfield_pde.equations.token_noise import TokenNoise
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
-from meanfield_pde.kernels import flux as kernel
 from meanfield_pde.kernels.increments import largest_size
 from meanfield_pde.kernels.log_laplace import seen_cells
-from meanfield_pde.kernels.sweep import flat, rows, rows_of_two, sweep
-from meanfield_pde.kernels.transverse import transverse_before, transverse_behind
 from meanfield_pde.model.field import AssembledField, PrescribedField
 from meanfield_pde.splitting import Splitting
 
@@ -46,6 +38,7 @@ class Transport:
     Meaning: ``drift`` holds, per axis, the prescribed normal velocity at the faces (*face_shape) added to V, and
     ``moving`` gives what changes with depth t, in the same shapes; ``noise`` is split from the transport of every
     step, and has no Courant limit. ``control`` says how long the steps are, None from the Courant number alone.
+    ``team`` shares the work of a step and changes no bit.
     Raises: MeanFieldError when the Courant number is beyond the stability limit of scheme and stepper, or an axis
     has fewer cells than the stencil.
     """
@@ -59,6 +52,7 @@ class Transport:
     noise: TokenNoise | None = None
     moving: Callable[[float], tuple[FloatArray, ...]] | None = None
     control: FixedSteps | ErrorSteps | None = None
+    team: Team = field(default=ALONE, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for axis, n in enumerate(self.grid.cells):
@@ -89,9 +83,9 @@ class Transport:
             return largest_courant(self.grid)
         if isinstance(self.reconstruction, Muscl):
             # van Leer's slope on smooth data: Fromm's scheme
-            limit = courant_limit(np.array([-0.25, 1.0, 0.25]), self.stepper)
+            limit = courant_limit((-0.25, 1.0, 0.25), self.stepper)
         else:
-            limit = courant_limit(centred_weights(min(self.reconstruction.order, 5)), self.stepper)
+            limit = courant_limit(tuple(centred_weights(min(self.reconstruction.order, 5))), self.stepper)
         return min(limit, 0.5 / self.stepper.share) if self.positivity else limit
 
     @property
@@ -142,12 +136,11 @@ class Transport:
 
 
 class Stage(NamedTuple):
-    """One forward Euler stage: its input, what the field made of it, velocities and reconstructions per axis."""
+    """One forward Euler stage: its input, what the field made of it, and velocities per axis."""
 
     u: FloatArray
     moments: FloatArray
     velocity: tuple[FloatArray, ...]
-    reconstructed: tuple[FloatArray, ...]
 
 
 def seen(grid: Grid, u: FloatArray) -> FloatArray:
@@ -201,92 +194,6 @@ def courant_rate(transport: Transport, velocity: tuple[FloatArray, ...]) -> floa
     return max(rates) if transport.one_step else sum(rates)
 
 
-def add_transverse(grid: Grid, axis: int, v: FloatArray, u: FloatArray, flux: FloatArray) -> None:
-    """Add what the face mean of v r has beyond v r: curvature of v and products of slopes along the face (d >= 2).
-
-    Shapes: v, flux (B, *face_shape(axis)), u (B, *cells); r is the mean of the two cells beside a face.
-    """
-    dim = grid.dim
-    for k in range(dim):
-        if k == axis:
-            continue
-        add = transverse_behind if axis < k else transverse_before
-        pair = min(axis, k), max(axis, k)
-        inner = _inner(grid, pair[1])
-        v4, u4, flux4 = (rows_of_two(a, *pair, dim) for a in (v, u, flux))
-        add(v4, u4, inner, grid.periodic[k], flux4)
-
-
-def middle(grid: Grid, axis: int, u: FloatArray) -> FloatArray:
-    """(u_f + u_{f+1}) / 2 at the faces of an axis."""
-    faces = grid.face_count(axis)
-    here = np.take(u, range(faces), axis=axis + 1)
-    ahead = np.take(u, [(f + 1) % grid.cells[axis] for f in range(faces)], axis=axis + 1)
-    return np.asarray(0.5 * (here + ahead))
-
-
-def reconstruct(transport: Transport, u: FloatArray, velocity: tuple[FloatArray, ...]) -> tuple[FloatArray, ...]:
-    """R(mu) at the faces of each axis."""
-    dim = transport.grid.dim
-    out = []
-    for axis, v in enumerate(velocity):
-        faces = np.empty_like(v)
-        transport.reconstruction.faces(sweep(u, axis, dim), sweep(v, axis, dim), sweep(faces, axis, dim))
-        out.append(faces)
-    return tuple(out)
-
-
-def rate(
-    transport: Transport, u: FloatArray, velocity: tuple[FloatArray, ...], faces: tuple[FloatArray, ...], dt: float
-) -> tuple[FloatArray, int]:
-    """-∇·F per cell, and the number of faces limited for positivity of u + dt · rate.
-
-    Shapes: u (B, *cells), velocity and faces (B, *face_shape(axis)) per axis; rate like u.
-    """
-    grid = transport.grid
-    dim = grid.dim
-    fluxes = []
-    for axis, (v, r) in enumerate(zip(velocity, faces, strict=True)):
-        flux = v * r
-        if dim > 1:
-            add_transverse(grid, axis, v, u, flux)
-        fluxes.append(flux)
-    out = np.zeros_like(u)
-    if transport.positivity:
-        return out, _add_positive(grid, u, velocity, fluxes, dt, out)
-    for axis, flux in enumerate(fluxes):
-        kernel.add_divergence(rows(flux, axis, dim), grid.spacing[axis], _inner(grid, axis), rows(out, axis, dim))
-    return out, 0
-
-
-def _inner(grid: Grid, axis: int) -> int:
-    """How far neighbours on an axis are apart in memory."""
-    return prod(grid.cells[axis + 1 :])
-
-
-def _add_positive(
-    grid: Grid, u: FloatArray, velocity: tuple[FloatArray, ...], fluxes: list[FloatArray], dt: float, out: FloatArray
-) -> int:
-    """Subtract the divergence of ``fluxes`` (overwritten), blended face by face with first-order upwind ones so that
-    u + dt · rate >= 0; the number of faces limited.
-
-    Source: Zalesak (1979) with the lower bound 0 alone.
-    """
-    dim = grid.dim
-    after, share = np.zeros_like(u), np.zeros_like(u)
-    places = [(axis, grid.spacing[axis], _inner(grid, axis)) for axis in range(dim)]
-    for (axis, h, inner), v, flux in zip(places, velocity, fluxes, strict=True):
-        views = (rows(a, axis, dim) for a in (flux, after, share))
-        kernel.split_flux(rows(u, axis, dim), rows(v, axis, dim), h, inner, *views)
-    kernel.affordable(flat(u), flat(after), flat(share), dt)
-    count = 0
-    for (axis, h, inner), v, extra in zip(places, velocity, fluxes, strict=True):
-        views = (rows(a, axis, dim) for a in (u, v, share))
-        count += int(kernel.add_limited(*views, h, inner, rows(extra, axis, dim), rows(out, axis, dim)))
-    return count
-
-
 def evaluate(transport: Transport, field: AssembledField, u: FloatArray, t: float = 0.0) -> Stage:
-    """Field, velocities and reconstructions at u and depth t; a one-step scheme has none of the last."""
-    moments, velocity = face_velocity(transport, field, u, t)
-    return Stage(u, moments, velocity, () if transport.one_step else reconstruct(transport, u, velocity))
+    """Field and velocities at u and depth t."""
+    return Stage(u, *face_velocity(transport, field, u, t))

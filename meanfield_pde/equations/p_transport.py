@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from meanfield_pde.arrays import FloatArray
-from meanfield_pde.equations.mu_continuity import Stage, Transport, middle, seen
+from meanfield_pde.equations.mu_continuity import Stage, Transport, seen
+from meanfield_pde.equations.mu_fluxes import middle, reconstruct
 from meanfield_pde.equations.runge_kutta import RowsTransposed
 from meanfield_pde.equations.schemes import DualReconstruction, Linear
 from meanfield_pde.kernels import difference as kernel
@@ -31,7 +32,7 @@ def dual_of(transport: Transport) -> DualReconstruction:
 def rate_transpose(
     transport: Transport, dual: DualReconstruction, stage: Stage, q: FloatArray
 ) -> tuple[FloatArray, tuple[FloatArray, ...]]:
-    """Transposes of `mu_continuity.rate` applied to q: in mu at fixed velocity, and in the velocities.
+    """Transposes of `mu_fluxes.rate` applied to q: in mu at fixed velocity, and in the velocities.
 
     Shapes: q (B, *cells); returns (B, *cells) and one (B, *face_shape(axis)) per axis.
     """
@@ -39,7 +40,8 @@ def rate_transpose(
     dim = grid.dim
     in_mu = np.zeros_like(q)
     in_velocity = []
-    for axis, (v, r) in enumerate(zip(stage.velocity, stage.reconstructed, strict=True)):
+    reconstructed = reconstruct(transport, stage.u, stage.velocity)
+    for axis, (v, r) in enumerate(zip(stage.velocity, reconstructed, strict=True)):
         g = np.empty_like(v)
         kernel.difference(sweep(q, axis, dim), grid.spacing[axis], sweep(g, axis, dim))
         to_r, to_v = g * v, g * r
@@ -67,7 +69,7 @@ def _add_transverse_transpose(
     to_v: FloatArray,
     to_r: FloatArray,
 ) -> None:
-    """Transposes of `mu_continuity.add_transverse` in v and in r, added."""
+    """Transposes of `kernels.transverse.add_transverse` in v and in r, added."""
     grid = transport.grid
     dim = grid.dim
     curved = np.zeros_like(v)

@@ -38,8 +38,8 @@ def path_bytes(transport: Transport, edges: FloatArray, batch: int, speed: float
     else:
         steps = len(edges) - 1 + rate * transport.longest * float(edges[-1] - edges[0]) / transport.cfl
     one = 8.0 * batch * grid.size
-    # a stage is its input, a velocity and a reconstruction per axis, and the moments
-    stage = one * (1 + 2 * grid.dim) + 8.0 * batch * moments
+    # a stage is its input, a velocity per axis, and the moments
+    stage = one * (1 + grid.dim) + 8.0 * batch * moments
     pieces = len(transport.splitting.shares("transport"))
     return PathBytes(steps, steps * one, steps * pieces * transport.stepper.stages * stage)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 from numpy.polynomial import Polynomial
@@ -106,7 +107,8 @@ def stepper(name: str) -> Stepper:
     return STEPPERS[name]
 
 
-def courant_limit(coefficients: FloatArray, method: Stepper) -> float:
+@cache
+def courant_limit(coefficients: tuple[float, ...], method: Stepper) -> float:
     """Largest Courant number at which every Fourier mode of a linear upwind-biased scheme is not amplified.
 
     Formula: max over k of |P(-c (1 - e^{-ik}) r(k))| <= 1, r(k) the symbol of the reconstruction, P the stability
@@ -116,7 +118,7 @@ def courant_limit(coefficients: FloatArray, method: Stepper) -> float:
     width = len(coefficients)
     k = np.linspace(0.0, np.pi, 721)[1:]
     offsets = np.arange(width) - width // 2
-    symbol = (np.exp(1j * np.outer(k, offsets)) @ coefficients) * (1.0 - np.exp(-1j * k))
+    symbol = (np.exp(1j * np.outer(k, offsets)) @ np.array(coefficients)) * (1.0 - np.exp(-1j * k))
 
     polynomial = method.polynomial
 

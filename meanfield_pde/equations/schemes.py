@@ -102,10 +102,10 @@ def _stencils_of(order: int, u3: FloatArray, v3: FloatArray) -> tuple[IntArray, 
 LINEAR = {1: kernel.UPWIND, 3: kernel.LINEAR3, 5: kernel.LINEAR5}
 
 
-def _faces(kind: int, width: int, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
+def _faces(scheme: Linear | Muscl | WenoZ, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
     """Faces by the kernel, which takes an axis and what is behind it as one row."""
     u2, v2, out2 = (np.reshape(a, (len(a), -1), copy=False) for a in (u3, v3, out3))
-    kernel.faces(u2, v2, u3.shape[2], *_stencils_of(width, u3, v3), kind, out2)
+    kernel.faces(u2, v2, u3.shape[2], *_stencils_of(scheme.width, u3, v3), scheme.kind, out2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +119,14 @@ class Linear:
         """Cells that an axis needs."""
         return self.order
 
+    @property
+    def kind(self) -> int:
+        """Its code in the kernels."""
+        return LINEAR[self.order]
+
     def faces(self, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
         """R u at the faces."""
-        _faces(LINEAR[self.order], self.order, u3, v3, out3)
+        _faces(self, u3, v3, out3)
 
     def cells(self, u3: FloatArray, g3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
         """Add Rᵀ g."""
@@ -138,9 +143,14 @@ class Muscl:
     width: int = 3
     order_at_extrema: int = 1
 
+    @property
+    def kind(self) -> int:
+        """Its code in the kernels."""
+        return self.limiter
+
     def faces(self, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
         """R(u) at the faces."""
-        _faces(self.limiter, self.width, u3, v3, out3)
+        _faces(self, u3, v3, out3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +160,14 @@ class WenoZ:
     order: int = 5
     width: int = 5
 
+    @property
+    def kind(self) -> int:
+        """Its code in the kernels."""
+        return kernel.WENO5Z
+
     def faces(self, u3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
         """R(u) at the faces."""
-        _faces(kernel.WENO5Z, self.width, u3, v3, out3)
+        _faces(self, u3, v3, out3)
 
     def cells(self, u3: FloatArray, g3: FloatArray, v3: FloatArray, out3: FloatArray) -> None:
         """Add R'(u)ᵀ g."""

@@ -1,8 +1,34 @@
-"""The two ways kernels are compiled."""
+"""The ways kernels are compiled, and what is kept of it on disk."""
 
 from __future__ import annotations
 
+import os
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
 import numba
+
+SOURCES = "sources.sha256"
+
+
+@cache
+def _forget_stale(folder):
+    """Delete what was compiled in a folder from other sources than those at hand.
+
+    numba looks at the file of a function alone, but a compiled function holds those that it calls from other files.
+    """
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    digest = sha256(b"".join(file.name.encode() + file.read_bytes() for file in files)).hexdigest()
+    kept = Path(folder) / SOURCES
+    if kept.exists() and kept.read_text() == digest:
+        return
+    for compiled in (*Path(folder).glob("*.nbi"), *Path(folder).glob("*.nbc")):
+        compiled.unlink(missing_ok=True)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    made = kept.with_suffix(f".{os.getpid()}")
+    made.write_text(digest)
+    made.replace(kept)
 
 
 def _compiled(**flags):
@@ -10,8 +36,11 @@ def _compiled(**flags):
 
     def decorate(function):
         try:
-            return numba.njit(cache=True, nogil=True, error_model="numpy", **flags)(function)
-        except RuntimeError:  # numba found no place for its files
+            compiled = numba.njit(cache=True, nogil=True, error_model="numpy", **flags)(function)
+            if numba.extending.is_jitted(compiled):
+                _forget_stale(compiled.stats.cache_path)
+            return compiled
+        except (RuntimeError, OSError):  # numba found no place for its files, or it is full
             return numba.njit(nogil=True, error_model="numpy", **flags)(function)
 
     return decorate

@@ -10,6 +10,7 @@ whether the stencil is the centred one.
 from __future__ import annotations
 
 from meanfield_pde.kernels._jit import jit_same
+from meanfield_pde.kernels.choose import choose
 
 UPWIND, LINEAR3, LINEAR5, MINMOD, MC, VANLEER, VANALBADA, WENO5Z = range(8)
 # Borges et al. (2008): small enough not to touch the order on data of any practical size
@@ -26,52 +27,57 @@ def reach(kind):
 
 @jit_same
 def weno_value(a, b, c, d, e):
-    """WENO-Z of order 5 (Borges, Carmona, Costa & Don 2008, eq. 28 with q = 2), cells from upwind to downwind."""
-    q0 = (2.0 * a - 7.0 * b + 11.0 * c) / 6.0
-    q1 = (-b + 5.0 * c + 2.0 * d) / 6.0
-    q2 = (2.0 * c + 5.0 * d - e) / 6.0
-    s0 = 13.0 / 12.0 * (a - 2.0 * b + c) ** 2 + 0.25 * (a - 4.0 * b + 3.0 * c) ** 2 + WENO_EPSILON
-    s1 = 13.0 / 12.0 * (b - 2.0 * c + d) ** 2 + 0.25 * (b - d) ** 2 + WENO_EPSILON
-    s2 = 13.0 / 12.0 * (c - 2.0 * d + e) ** 2 + 0.25 * (3.0 * c - 4.0 * d + e) ** 2 + WENO_EPSILON
-    tau = abs(s0 - s2)
-    w0 = 0.1 * (1.0 + (tau / s0) ** 2)
-    w1 = 0.6 * (1.0 + (tau / s1) ** 2)
-    w2 = 0.3 * (1.0 + (tau / s2) ** 2)
-    return (w0 * q0 + w1 * q1 + w2 * q2) / (w0 + w1 + w2)
+    """WENO-Z of order 5 (Borges, Carmona, Costa & Don 2008, eq. 28 with q = 2), cells from upwind to downwind.
+
+    In differences: h are half the second ones, s the smoothness indicators, and the three candidates are
+    c + (c - b)/2 + 2 h0/3, 2 h1/3 and h1 - h2/3.
+    """
+    behind, ahead = c - b, d - c
+    h0, h1, h2 = 0.5 * (behind - (b - a)), 0.5 * (ahead - behind), 0.5 * ((e - d) - ahead)
+    e0, e1, e2 = behind + h0, behind + h1, ahead - h2
+    s0 = 13.0 / 3.0 * (h0 * h0) + (e0 * e0 + WENO_EPSILON)
+    s1 = 13.0 / 3.0 * (h1 * h1) + (e1 * e1 + WENO_EPSILON)
+    s2 = 13.0 / 3.0 * (h2 * h2) + (e2 * e2 + WENO_EPSILON)
+    # tau / s_k with one division for all three: the product neither vanishes nor overflows for cells up to 1e50
+    last = s1 * s2
+    share = abs(s0 - s2) / (s0 * last)
+    x0, x1, x2 = share * last, share * (s0 * s2), share * (s0 * s1)
+    # ten times the weights
+    w0, w1, w2 = 1.0 + x0 * x0, 6.0 + 6.0 * (x1 * x1), 3.0 + 3.0 * (x2 * x2)
+    curved = (w0 * h0 + w1 * h1) * (2.0 / 3.0) + w2 * (h1 - h2 * (1.0 / 3.0))
+    return c + (0.5 * behind + curved / (w0 + w1 + w2))
 
 
 @jit_same
 def minmod(a, b):
     """The smaller of two slopes of one sign, else 0."""
-    smaller = a if abs(a) < abs(b) else b
-    return smaller if a * b > 0.0 else 0.0
+    return max(min(a, b), 0.0) + min(max(a, b), 0.0)
 
 
 @jit_same
 def monotonised_central(a, b):
-    """Half the sum, at most twice the smaller (van Leer 1977)."""
-    size = min(0.5 * abs(a + b), 2.0 * min(abs(a), abs(b)))
-    signed = size if a > 0.0 else -size
-    return signed if a * b > 0.0 else 0.0
+    """Half the sum, at most twice the smaller, of two slopes of one sign, else 0 (van Leer 1977)."""
+    middle, first, second = 0.5 * (a + b), 2.0 * a, 2.0 * b
+    return max(min(middle, min(first, second)), 0.0) + min(max(middle, max(first, second)), 0.0)
 
 
 @jit_same
 def harmonic(a, b):
-    """The harmonic mean (van Leer 1974)."""
+    """The harmonic mean of two slopes of one sign, else 0 (van Leer 1974)."""
     total = a + b
     # chosen before the division, which is done for all
-    mean = 2.0 * (a / (total if total != 0.0 else 1.0)) * b
-    return mean if a * b > 0.0 else 0.0
+    mean = 2.0 * (a / choose(total != 0.0, total, 1.0)) * b
+    return choose((a > 0.0) == (b > 0.0), mean, 0.0)
 
 
 @jit_same
 def van_albada(a, b):
     """Van Albada et al. (1982), in the ratio of the smaller to the larger: neither underflows nor overflows."""
     first = abs(a) < abs(b)
-    small, large = (a if first else b), (b if first else a)
-    r = small / (large if large != 0.0 else 1.0)
+    small, large = choose(first, a, b), choose(first, b, a)
+    r = small / choose(large != 0.0, large, 1.0)
     slope = small * (1.0 + r) / (1.0 + r * r)
-    return slope if a * b > 0.0 else 0.0
+    return choose((a > 0.0) == (b > 0.0), slope, 0.0)
 
 
 @jit_same
@@ -89,7 +95,7 @@ def _upwind_row(cells, v, out):
     a, b = cells
     for i in range(v.shape[0]):
         left, right = a[i], b[i]
-        out[i] = left if v[i] >= 0.0 else right
+        out[i] = choose(v[i] >= 0.0, left, right)
 
 
 @jit_same
@@ -99,7 +105,7 @@ def _linear3_row(cells, weights, v, out):
     for i in range(v.shape[0]):
         aa, bb, cc, dd = a[i], b[i], c[i], d[i]
         right = v[i] >= 0.0
-        behind, here, ahead = (aa if right else dd), (bb if right else cc), (cc if right else bb)
+        behind, here, ahead = choose(right, aa, dd), choose(right, bb, cc), choose(right, cc, bb)
         out[i] = x * behind + y * here + z * ahead
 
 
@@ -110,8 +116,8 @@ def _linear5_row(cells, weights, v, out):
     for i in range(v.shape[0]):
         aa, bb, cc, dd, ee, ff = a[i], b[i], c[i], d[i], e[i], f[i]
         right = v[i] >= 0.0
-        first, second, third = (aa if right else ff), (bb if right else ee), (cc if right else dd)
-        fourth, fifth = (dd if right else cc), (ee if right else bb)
+        first, second, third = choose(right, aa, ff), choose(right, bb, ee), choose(right, cc, dd)
+        fourth, fifth = choose(right, dd, cc), choose(right, ee, bb)
         out[i] = w0 * first + w1 * second + w2 * third + w3 * fourth + w4 * fifth
 
 
@@ -123,25 +129,25 @@ def _muscl_row(kind, cells, v, out):
         for i in range(v.shape[0]):
             aa, bb, cc, dd = a[i], b[i], c[i], d[i]
             right = v[i] >= 0.0
-            behind, here, ahead = (aa if right else dd), (bb if right else cc), (cc if right else bb)
+            behind, here, ahead = choose(right, aa, dd), choose(right, bb, cc), choose(right, cc, bb)
             out[i] = here + 0.5 * minmod(here - behind, ahead - here)
     elif kind == MC:
         for i in range(v.shape[0]):
             aa, bb, cc, dd = a[i], b[i], c[i], d[i]
             right = v[i] >= 0.0
-            behind, here, ahead = (aa if right else dd), (bb if right else cc), (cc if right else bb)
+            behind, here, ahead = choose(right, aa, dd), choose(right, bb, cc), choose(right, cc, bb)
             out[i] = here + 0.5 * monotonised_central(here - behind, ahead - here)
     elif kind == VANLEER:
         for i in range(v.shape[0]):
             aa, bb, cc, dd = a[i], b[i], c[i], d[i]
             right = v[i] >= 0.0
-            behind, here, ahead = (aa if right else dd), (bb if right else cc), (cc if right else bb)
+            behind, here, ahead = choose(right, aa, dd), choose(right, bb, cc), choose(right, cc, bb)
             out[i] = here + 0.5 * harmonic(here - behind, ahead - here)
     else:
         for i in range(v.shape[0]):
             aa, bb, cc, dd = a[i], b[i], c[i], d[i]
             right = v[i] >= 0.0
-            behind, here, ahead = (aa if right else dd), (bb if right else cc), (cc if right else bb)
+            behind, here, ahead = choose(right, aa, dd), choose(right, bb, cc), choose(right, cc, bb)
             out[i] = here + 0.5 * van_albada(here - behind, ahead - here)
 
 
@@ -151,8 +157,8 @@ def _weno_row(cells, v, out):
     for i in range(v.shape[0]):
         aa, bb, cc, dd, ee, ff = a[i], b[i], c[i], d[i], e[i], f[i]
         right = v[i] >= 0.0
-        behind, back, here = (aa if right else ff), (bb if right else ee), (cc if right else dd)
-        ahead, far = (dd if right else cc), (ee if right else bb)
+        behind, back, here = choose(right, aa, ff), choose(right, bb, ee), choose(right, cc, dd)
+        ahead, far = choose(right, dd, cc), choose(right, ee, bb)
         out[i] = weno_value(behind, back, here, ahead, far)
 
 
@@ -189,8 +195,34 @@ def _at_wall(kind, line, cells, weights, centred):
 
 
 @jit_same
-def _block(row, j, inner):
-    return row[j * inner : (j + 1) * inner]
+def row_faces(u, v, inner, index, coefficient, centred, kind, start, stop, out):
+    """Reconstruction at the faces start..stop of one row, in out from its beginning on.
+
+    Shapes: u (n inner,), v (faces inner,).
+    """
+    n, count = u.shape[0] // inner, v.shape[0] // inner
+    ring, r = count == n, reach(kind)
+    # faces whose cells f - r ... f + 1 + r lie in the row one behind the other
+    first = min(2 if ring else r, count)
+    last = max(first, n - 3 if ring else n - 1 - r)
+    # on a ring all faces have the stencil of the first
+    weights = coefficient[0, first] if first < last else coefficient[0, 0]
+    f = start
+    # one call for a long row and for single faces of a ring alike: it is much code, and every call compiles it anew
+    while f < stop:
+        behind = min(last, stop) if first <= f < last else f + 1
+        to = out[(f - start) * inner : (behind - start) * inner]
+        if first <= f < last or ring:
+            size = (behind - f) * inner
+            a, b, c = (f - 2) % n * inner, (f - 1) % n * inner, f * inner
+            d, e, g = (f + 1) % n * inner, (f + 2) % n * inner, (f + 3) % n * inner
+            # those that lie outside a row between walls are not looked at
+            _row(kind, u[a:], u[b:], u[c:], u[d:], u[e:], u[g:], weights, v[c : c + size], to)
+        else:
+            for i in range(inner):
+                s = 0 if v[f * inner + i] >= 0.0 else 1
+                to[i] = _at_wall(kind, u[i::inner], index[s, f], coefficient[s, f], centred[s, f])
+        f = behind
 
 
 @jit_same
@@ -199,29 +231,5 @@ def faces(u2, v2, inner, index, coefficient, centred, kind, out2):
 
     Shapes: u2 (outer, n inner), v2 and out2 (outer, faces inner).
     """
-    outer, n, count = u2.shape[0], u2.shape[1] // inner, v2.shape[1] // inner
-    ring, r = count == n, reach(kind)
-    # faces whose cells f - r ... f + 1 + r lie in the row one behind the other
-    first = min(2 if ring else r, count)
-    last = max(first, n - 3 if ring else n - 1 - r)
-    weights = coefficient[0, first] if first < last else coefficient[0, 0]
-    start, stop, size = first * inner, last * inner, (last - first) * inner
-    back, far = max(start - inner, 0), max(start - 2 * inner, 0)
-    for o in range(outer):
-        u, v, out = u2[o], v2[o], out2[o]
-        if size > 0:
-            c, d, e, g = u[start:], u[start + inner :], u[start + 2 * inner :], u[start + 3 * inner :]
-            _row(kind, u[far:], u[back:], c, d, e, g, weights, v[start:stop], out[start:stop])
-        for f in range(count):
-            if first <= f < last:
-                continue
-            if ring:
-                a, b, c = _block(u, (f - 2) % n, inner), _block(u, (f - 1) % n, inner), _block(u, f, inner)
-                d, e = _block(u, (f + 1) % n, inner), _block(u, (f + 2) % n, inner)
-                g = _block(u, (f + 3) % n, inner)
-                # on a ring all faces have the stencil of the first
-                _row(kind, a, b, c, d, e, g, coefficient[0, 0], _block(v, f, inner), _block(out, f, inner))
-                continue
-            for i in range(inner):
-                s = 0 if v[f * inner + i] >= 0.0 else 1
-                out[f * inner + i] = _at_wall(kind, u[i::inner], index[s, f], coefficient[s, f], centred[s, f])
+    for o in range(u2.shape[0]):
+        row_faces(u2[o], v2[o], inner, index, coefficient, centred, kind, 0, v2.shape[1] // inner, out2[o])

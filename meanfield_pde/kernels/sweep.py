@@ -30,10 +30,3 @@ def rows(a: FloatArray, axis: int, dim: int) -> FloatArray:
     """The same with the axis and those behind it in one row: (outer, n inner)."""
     position = a.ndim - dim + axis
     return np.reshape(a, (prod(a.shape[:position]), prod(a.shape[position:])), copy=False)
-
-
-def rows_of_two(a: FloatArray, first: int, second: int, dim: int) -> FloatArray:
-    """The same with two axes, first < second, in view: (outer, n_first, mid, n_second inner)."""
-    i, j = a.ndim - dim + first, a.ndim - dim + second
-    shape = (prod(a.shape[:i]), a.shape[i], prod(a.shape[i + 1 : j]), prod(a.shape[j:]))
-    return np.reshape(a, shape, copy=False)

@@ -125,7 +125,7 @@ def _fixed(transport: Transport, stepper: Stepper, control: FixedSteps) -> Trans
     """The transport by a stepper in given steps up to its stability limit, with the first scheme that it goes with."""
     least = COURANT * stepper.stages / STAGES
     for scheme, weights in SCHEMES_TRIED:
-        limit = courant_limit(np.array(weights), stepper)
+        limit = courant_limit(tuple(weights), stepper)
         if limit >= least:
             return replace(transport, reconstruction=scheme, stepper=stepper, cfl=limit, control=control)
     raise MeanFieldError(

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from meanfield_pde.equations.grid_tokens import GridTokens
-from meanfield_pde.equations.mu_continuity import Transport, rate, reconstruct, seen
+from meanfield_pde.equations.mu_continuity import Transport, seen
+from meanfield_pde.equations.mu_fluxes import rate, reconstruct
 from meanfield_pde.equations.runge_kutta import stepper
 from meanfield_pde.equations.schemes import scheme
 from meanfield_pde.grid import Grid
@@ -159,8 +160,8 @@ def carried(side: GridTokens, sweep: Any, weights: np.ndarray, sigma: np.ndarray
                 w = np.einsum("k,kij->ij", weights[0] * (heads.index == j), heads.values)
                 total += tangent_of_mean(side.attention.name, x, a, grid, mass, change) @ w[axis]
             dv.append(total.reshape(1, *grid.face_shape(axis)))
-        along = rate(way, s, v, reconstruct(way, s, v), 0.0)[0]
-        return along + rate(way, u, tuple(dv), reconstruct(way, u, v), 0.0)[0]
+        along = rate(way, s, v, 0.0)[0]
+        return along + rate(way, u, tuple(dv), 0.0, reconstruct(way, u, v))[0]
 
     s = sigma[None]
     for layer in sweep.paths[0].layers:

@@ -10,7 +10,8 @@ import pytest
 from scipy.special import iv
 
 from meanfield_pde.equations.grid_tokens import GridTokens
-from meanfield_pde.equations.mu_continuity import Transport, face_velocity, rate, reconstruct, seen
+from meanfield_pde.equations.mu_continuity import Transport, face_velocity, seen
+from meanfield_pde.equations.mu_fluxes import rate, reconstruct
 from meanfield_pde.equations.runge_kutta import stepper
 from meanfield_pde.equations.schemes import scheme
 from meanfield_pde.grid import Grid
@@ -144,8 +145,8 @@ def test_duality_with_a_tangent_written_anew(attention: str, name: str) -> None:
             for stage, base in zip(stages, (0.0, 0.75, 1.0 / 3.0), strict=True):
                 moved = tangent_velocity(attention, side, stage.u[0], current[0])[None]
                 way, v = side.transport, stage.velocity
-                slope = rate(way, current, v, reconstruct(way, current, v), 0.0)[0]
-                slope += rate(way, stage.u, (moved,), stage.reconstructed, 0.0)[0]
+                slope = rate(way, current, v, 0.0)[0]
+                slope += rate(way, stage.u, (moved,), 0.0, reconstruct(way, stage.u, v))[0]
                 current = base * s + (1.0 - base) * (current + layer.dt * slope)
             s = current
     left, right = (p_end * s).sum(), (p_start * start).sum()

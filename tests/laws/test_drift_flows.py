@@ -11,7 +11,8 @@ import pytest
 from meanfield_pde import solve
 from meanfield_pde.drift_flows import FLOWS, WITH_PERIOD, of_function, of_stream, prescribed
 from meanfield_pde.equations.forward_backward import backward, forward, laws_at
-from meanfield_pde.equations.mu_continuity import Transport, rate
+from meanfield_pde.equations.mu_continuity import Transport
+from meanfield_pde.equations.mu_fluxes import rate
 from meanfield_pde.equations.runge_kutta import STEPPERS, Stepper, stepper
 from meanfield_pde.equations.schemes import scheme
 from meanfield_pde.errors import MeanFieldError
@@ -83,7 +84,7 @@ def test_a_flow_with_a_stream_function_keeps_a_uniform_law() -> None:
     for flow in (of_stream(PLANE, stream), prescribed(PLANE, flow="deformation")[1](0.2)):
         way = Transport(PLANE, scheme("weno5z"), stepper("ssprk3"), 0.5, False, flow)
         v = tuple(w[None] for w in flow)
-        slope = rate(way, one, v, tuple(np.ones_like(w) for w in v), 0.1)[0]
+        slope = rate(way, one, v, 0.1, tuple(np.ones_like(w) for w in v))[0]
         assert np.abs(slope).max() <= 1e-12 * max(np.abs(w).max() for w in flow) / min(PLANE.spacing)
 
 

@@ -12,6 +12,7 @@ from meanfield_pde.equations.forward_backward import backward, forward
 from meanfield_pde.equations.lax_wendroff import LaxWendroff, limiter_of, strang, sweep_axis
 from meanfield_pde.equations.mu_continuity import Transport
 from meanfield_pde.equations.schemes import Muscl, scheme
+from meanfield_pde.equations.team import team
 from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.grid import Grid
 from meanfield_pde.model.field import PrescribedField
@@ -246,7 +247,8 @@ def test_threads_change_no_bit() -> None:
         v = tuple(rng.normal(size=(batch, *grid.face_shape(axis))) for axis in range(grid.dim))
         one = strang(grid, 4, v, u, 1e-3)
         for threads in (2, 3):
-            np.testing.assert_array_equal(strang(grid, 4, v, u, 1e-3, threads), one)
+            with team(threads) as workers:
+                np.testing.assert_array_equal(strang(grid, 4, v, u, 1e-3, workers), one)
 
 
 def test_a_step_is_every_axis_forth_and_back_and_one_sweep_on_a_line() -> None:

@@ -5,6 +5,31 @@ from pathlib import Path
 
 import pytest
 
+# long computations: the lines that they run are counted in quicker tests
+LONG = (
+    "fuzz",
+    "limits",
+    "orders",
+    "restart",
+    "laws/test_long_runs.py",
+    "laws/test_mu_laws.py",
+    "laws/test_whole_problems.py",
+    "particles/test_four_corners.py",
+    "particles/test_propagation_of_chaos.py",
+    "particles/test_sampling.py",
+    "validation/test_verdict.py",
+)
+TESTS = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tracer out of long computations, which it slows by half."""
+    for item in items:
+        place = item.path.relative_to(TESTS).as_posix()
+        if place.split("/")[0] in LONG or place in LONG:
+            item.add_marker("no_cover")
+
+
 TINY = """
 kind = "training"
 attention = "softmax"

@@ -55,8 +55,8 @@ def path_part(tokens: GridTokens, rho: tuple[Measure, ...]) -> Part:
 
     Raises: MeanFieldError when not even the steps fit.
     """
-    sizes = tokens.tables.sizes
-    path = tokens.path_bytes(rho, len(tokens.mu0), sizes[0] if sizes else None)
+    size = tokens.first_size(rho, tokens.mu0)[1] if tokens.tables.sizes else None
+    path = tokens.path_bytes(rho, len(tokens.mu0), size)
     if isinstance(tokens.transport.control, ErrorSteps):
         # two halves of a step of the Courant number, or what is left: beyond that the path is refused while it grows
         return Part("path of mu, whose steps are not known before", min(2.0 * path.stages, tokens.budget))

@@ -35,6 +35,7 @@ def print_bench(
     folder: Path | None,
     as_json: bool,
     threads: int | None,
+    fluxes: Sequence[str] = (),
 ) -> bool:
     """Measure, print and draw; False when a result is not finite or not conservative, or a law is broken."""
     from meanfield_pde import library
@@ -43,7 +44,7 @@ def print_bench(
     from meanfield_pde.studies.work_precision import work_precision
 
     problem = find_problem(name, overrides)
-    asked = own_schemes(schemes)
+    asked = own_schemes(schemes, fluxes)
     if folder is not None:
         folder_for(folder, TREE)
     try:

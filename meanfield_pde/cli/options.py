@@ -34,6 +34,10 @@ Schemes = Annotated[
         "--scheme", metavar="NAME|MODULE:OBJECT", help="Only this scheme, or one of your own too; repeatable."
     ),
 ]
+Fluxes = Annotated[
+    list[str] | None,
+    typer.Option("--flux", metavar="MODULE:OBJECT", help="A Fokker-Planck flux of your own too; repeatable."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]
 ONE_RUN, MANY_RUNS = "belongs to a single run, not to an ensemble", "belongs to an ensemble, not to a single run"

@@ -31,6 +31,7 @@ class Asked:
     kind: str = "space"
     figure: Path | None = None
     threads: int | None = None
+    fluxes: tuple[str, ...] = ()
 
 
 def print_orders(name: str, asked: Asked) -> bool:
@@ -58,7 +59,7 @@ def print_orders(name: str, asked: Asked) -> bool:
         from meanfield_pde.cli.order_figure import draw
 
         draw(measured["rows"], asked.figure)
-    for one in options.get("own", {}):
+    for one in (*options.get("own", {}), *options.get("fluxes", {})):
         if not any(row["scheme"] == one for row in measured["rows"]):
             say(f"{one} has no row here: {_why(one, measured)}")
     return _good(measured)
@@ -84,6 +85,8 @@ def print_all(asked: Asked) -> bool:
 
     if asked.figure is not None:
         raise MeanFieldError("--figure is drawn for one problem: give its name instead of 'all'")
+    if asked.fluxes:
+        raise MeanFieldError("--flux is for heads in a given potential: name such a problem, as double_well, not 'all'")
     rows: list[dict[str, Any]] = []
     laws: list[dict[str, Any]] = []
     options = _options(asked)
@@ -122,7 +125,7 @@ def _options(asked: Asked) -> dict[str, Any]:
         from meanfield_pde.cli.order_figure import check_figure
 
         check_figure(asked.figure)
-    out: dict[str, Any] = {"kind": asked.kind, **own_schemes(asked.schemes)}
+    out: dict[str, Any] = {"kind": asked.kind, **own_schemes(asked.schemes, asked.fluxes)}
     if asked.threads:
         out["threads"] = asked.threads
     if asked.steppers:

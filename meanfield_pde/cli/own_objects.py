@@ -40,12 +40,14 @@ def own_object(named: str, option: str) -> Any:
     return found
 
 
-def own_schemes(named: Sequence[str]) -> dict[str, Any]:
-    """The keywords of a table: names of built-in schemes restrict it, MODULE:OBJECT adds to it."""
+def own_schemes(named: Sequence[str], fluxes: Sequence[str] = ()) -> dict[str, Any]:
+    """The keywords of a table: names of built-in schemes restrict it, MODULE:OBJECT adds to it, and so do fluxes."""
     names = [one for one in named if ":" not in one]
     out: dict[str, Any] = {"schemes": names} if names else {}
     if len(names) < len(named):
         out["own"] = {one: own_object(one, "--scheme") for one in named if ":" in one}
+    if fluxes:
+        out["fluxes"] = {one: own_object(one, "--flux") for one in fluxes}
     return out
 
 

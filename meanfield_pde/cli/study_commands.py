@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from meanfield_pde.cli.options import NAME_OR_FILE, Json, Schemes, Set
+from meanfield_pde.cli.options import NAME_OR_FILE, Fluxes, Json, Schemes, Set
 
 
 def bench_command(
@@ -17,6 +17,7 @@ def bench_command(
     stepper: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this stepper in depth, such as ssprk104; repeatable.")
     ] = None,
+    flux: Fluxes = None,
     cells: Annotated[
         str | None, typer.Option(metavar="N,N,...", help="Cells of the first axis, such as 64,128,256.")
     ] = None,
@@ -41,7 +42,7 @@ def bench_command(
     sound = interruptible(
         lambda: print_bench(
             problem, set_ or (), cells=cells, schemes=scheme or (), steppers=stepper or (), repeats=repeats,
-            budget=budget, folder=output, as_json=json, threads=threads,
+            budget=budget, folder=output, as_json=json, threads=threads, fluxes=flux or (),
         )
     )  # fmt: skip
     if not sound:

@@ -12,6 +12,7 @@ from scipy.special import xlogy
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.dissipation import dissipation
+from meanfield_pde.equations.face_weight import FaceWeight, weighted_rates
 from meanfield_pde.equations.user_flow import user_step
 from meanfield_pde.errors import MeanFieldError, NotFiniteError
 from meanfield_pde.grid import Grid
@@ -59,6 +60,7 @@ def fokker_planck_step(
     ds: float,
     order: int = 2,
     axes: tuple[int, ...] | None = None,
+    weight: FaceWeight | None = None,
 ) -> FokkerPlanckStep:
     """One step of ∂_s rho = ∇·(rho ∇psi) + beta Δ rho with psi frozen: conservative and >= 0 for any ds.
 
@@ -66,6 +68,7 @@ def fokker_planck_step(
     is 2 BE(ds/2)² - BE(ds), and where that is negative anywhere its face fluxes less those of BE(ds/2)² are
     limited per face (Zalesak).
     Shapes: ``rho`` and ``psi`` (layers, *cells).
+    Meaning: ``weight`` takes the place of B(z) of Scharfetter and Gummel, and has to be >= 0.
     Raises: NotFiniteError naming field, layer and cell; MeanFieldError for negative rho, ds < 0, another order.
     Source: Scharfetter and Gummel 1969; Grassmann, Taksar and Heyman 1985; Zalesak 1979.
     """
@@ -88,9 +91,10 @@ def fokker_planck_step(
     axes = tuple(range(grid.dim)) if axes is None else axes
     if sorted(axes) != list(range(grid.dim)):
         raise MeanFieldError(f"axes = {axes} must name each of the {grid.dim} axes once: an order of 0..{grid.dim - 1}")
-    rates = {
-        axis: face_rates(sweep(psi, axis, grid.dim), beta, grid.spacing[axis], grid.periodic[axis]) for axis in axes
-    }
+    rates = {}
+    for axis in axes:
+        place = sweep(psi, axis, grid.dim), beta, grid.spacing[axis], grid.periodic[axis]
+        rates[axis] = face_rates(*place) if weight is None else weighted_rates(weight, *place)
     if order == 1:
         new = _stages(grid, rho, rates, ds)[-1]
         _check_field("rho after the step", new, grid)
@@ -118,7 +122,7 @@ class FokkerPlanckHeads:
     ``layer_lengths`` the depth Δt of each layer ((1.0,) when one rho is shared over depth); they weigh the
     free energy only. With ``radial`` = d > 1 the one axis is the length r of a vector in R^d whose law is isotropic and
     rho the law of r: psi and the free energy take −beta (d − 1) log r besides, the entropy of the spheres.
-    ``user`` is a flow of the user's, which no free energy knows.
+    ``user`` is a flow of the user's, which no free energy knows, ``weight`` a B(z) of the user's for the flow "gibbs".
     Raises: MeanFieldError for beta or weight_decay that is negative or not finite, or lengths <= 0.
     """
 
@@ -128,6 +132,7 @@ class FokkerPlanckHeads:
     layer_lengths: tuple[float, ...] = (1.0,)
     radial: int = 1
     user: HeadFlow | None = None
+    weight: FaceWeight | None = None
     points: FloatArray = field(init=False, repr=False, compare=False)
     confinement: FloatArray = field(init=False, repr=False, compare=False)
 
@@ -168,7 +173,7 @@ class FokkerPlanckHeads:
 
     def step(self, rho: FloatArray, psi: FloatArray, ds: float, order: int = 2) -> FokkerPlanckStep:
         """The unsplit step with its error estimate and limiter activity."""
-        return fokker_planck_step(self.grid, rho, psi, self.beta, ds, order)
+        return fokker_planck_step(self.grid, rho, psi, self.beta, ds, order, weight=self.weight)
 
     def measure(self, rho: FloatArray) -> tuple[Measure, ...]:
         """The heads of each layer as atoms at the cell centres; all share one array of points."""
@@ -228,7 +233,7 @@ class FokkerPlanckHeads:
         return _moved(fokker_planck_step(self.grid, rho, np.zeros_like(psi), self.beta, ds, order))
 
     def _gibbs(self, rho: FloatArray, psi: FloatArray, ds: float, order: int) -> Moved:
-        return _moved(fokker_planck_step(self.grid, rho, psi, self.beta, ds, order))
+        return _moved(self.step(rho, psi, ds, order))
 
 
 def _moved(step: FokkerPlanckStep) -> Moved:

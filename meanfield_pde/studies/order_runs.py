@@ -14,6 +14,7 @@ from meanfield_pde.equations.token_report import Sweep
 from meanfield_pde.grid import Grid
 from meanfield_pde.problem import Problem
 from meanfield_pde.splitting import token_splitting
+from meanfield_pde.studies.own_fluxes import OwnFlux, with_flux
 from meanfield_pde.training.assemble import assemble
 
 # at the coarsest grid; the gradient is so accurate on smooth data that a usual step would be seen first
@@ -117,8 +118,11 @@ def gradient(problem: Problem, method: Method | str, n: int, coarsest: int) -> L
     return Law(found.reshape(rho.shape), grid, rho * grid.cell_volume)
 
 
-def head_law(problem: Problem, order: int, n: int, coarsest: int, end: float) -> Law:
-    """rho (1, *cells) at s = end in a given potential; ds ∝ h² with backward Euler, ∝ h with the step of order 2."""
+def head_law(problem: Problem, order: int, n: int, coarsest: int, end: float, flux: OwnFlux | None = None) -> Law:
+    """rho (1, *cells) at s = end in a given potential; ds ∝ h² with backward Euler, ∝ h with the step of order 2.
+
+    By a ``flux`` of the user's if there is one.
+    """
     assert problem.heads is not None
     assert problem.training is not None
     ds = problem.training.ds * (coarsest / n) ** (2 if order == 1 else 1)
@@ -126,6 +130,7 @@ def head_law(problem: Problem, order: int, n: int, coarsest: int, end: float) ->
     heads = replace(problem.heads, cells=scaled(problem.heads.cells, n))
     output = replace(problem.output, times=())
     ready = assemble(replace(problem, heads=heads, training=training, output=output))
+    ready = ready if flux is None else with_flux(ready, flux)
     assert ready.training is not None
     assert ready.state is not None
     assert ready.head_grid is not None

@@ -12,6 +12,7 @@ from meanfield_pde.errors import MeanFieldError
 from meanfield_pde.problem import Problem
 from meanfield_pde.problem_checks import one_of
 from meanfield_pde.studies.order_series import Series, measured
+from meanfield_pde.studies.own_fluxes import check_fluxes, fluxes_with_laws
 from meanfield_pde.studies.scheme_laws import own_with_laws
 from meanfield_pde.studies.space_orders import Reference, space_series
 from meanfield_pde.studies.step_orders import coupling_series, time_series
@@ -29,6 +30,7 @@ def orders(
     cells: Sequence[int] | None = None,
     schemes: Iterable[str] | None = None,
     own: Mapping[str, Any] | None = None,
+    fluxes: Mapping[str, Any] | None = None,
     steppers: Mapping[str, Any] | None = None,
     kind: str = "space",
     threads: int | None = None,
@@ -48,6 +50,8 @@ def orders(
     ``schemes`` are names that restrict the table; ``own`` are schemes of the user's by name, objects with ``order`` and
     ``faces`` (`equations.schemes.Reconstruction`; with ``cells`` if they have a dual). ``laws`` says of each of them
     what was measured of every law; one that does not give finite values has no rows.
+    ``fluxes`` are Fokker-Planck fluxes of the user's by name, objects with ``order`` and ``weight`` (`own_fluxes`), for
+    heads in a given potential; one with a broken law of its values or signs has no rows.
     ``steppers`` are steppers of the user's by name, `equations.runge_kutta.Stepper`, for "time".
     In "time" and "coupling" the cells stay and every number of steps is compared with twice as many.
     Solves run on ``threads`` (all processors), which change no digit.
@@ -57,7 +61,10 @@ def orders(
         raise MeanFieldError("orders are those of schemes on grids: take particles.sides = []")
     one_of(kind, (*KINDS, "all"), "kind")
     kinds = KINDS if kind == "all" else (kind,)
+    check_fluxes(problem, fluxes or {})
     mine, laws = own_with_laws(own or {})
+    own_fluxes, more = fluxes_with_laws(fluxes or {})
+    laws += more
     own_steppers = {}
     for one, given in (steppers or {}).items():
         if one in STEPPERS:
@@ -66,7 +73,7 @@ def orders(
         laws += [{"scheme": one, **asdict(law), "held": law.held} for law in stepper_laws(own_steppers[one])]
     table: list[Series] = []
     if "space" in kinds:
-        table += space_series(problem, exact, cells, schemes, mine)
+        table += space_series(problem, exact, cells, schemes, mine, own_fluxes)
     if "time" in kinds:
         table += time_series(problem, own_steppers)
     if "coupling" in kinds:

@@ -14,6 +14,7 @@ from meanfield_pde.problem import Heads, Problem, Tokens, given
 from meanfield_pde.studies import order_runs as runs
 from meanfield_pde.studies.order_fits import MOST_BELOW, MOST_BELOW_CLIPPING
 from meanfield_pde.studies.order_series import Series, same
+from meanfield_pde.studies.own_fluxes import HEAD_SCHEMES, OwnFlux
 from meanfield_pde.studies.own_schemes import order_at_extrema
 
 CELLS = {1: (64, 128, 256, 512), 2: (44, 88, 176), 3: (16, 24, 32)}
@@ -21,7 +22,6 @@ CARRIED_CELLS = (24, 48, 96)  # a prescribed velocity in the plane: a turn of it
 COUPLED_CELLS = (32, 64, 128, 256)  # Sinkhorn attention solves for a coupling of all pairs of cells at every stage
 # beyond those on a line the gradient of a smooth problem meets rounding
 GRADIENT_CELLS = {1: (48, 96, 192, 384), 2: (16, 24, 36), 3: (8, 12, 16)}
-HEAD_SCHEMES = {"scharfetter-gummel-1": 1, "scharfetter-gummel-2": 2}  # name -> order in ds
 # finest grids fitted once more: an order is a claim for h → 0, and a coarse grid may not resolve the law; the last two
 # where cells are dear, in more than one dimension
 JUDGED = {1: 3, 2: 2, 3: 2}
@@ -69,8 +69,9 @@ def space_series(
     cells: Sequence[int] | None,
     schemes: Iterable[str] | None,
     own: Mapping[str, Reconstruction],
+    fluxes: Mapping[str, OwnFlux],
 ) -> list[Series]:
-    """A series for every scheme that the flow of the problem takes, the user's last.
+    """A series for every scheme, or flux of heads, that the flow of the problem takes, the user's last.
 
     Raises: MeanFieldError for unknown schemes, or cells that cannot be compared.
     """
@@ -84,7 +85,8 @@ def space_series(
         if one not in choices:
             raise MeanFieldError(f"scheme {one!r} has no order of the flow '{flow}': {nearest(one, choices)}")
     if flow == "rho":
-        return [_head_series(problem, one, known, grids, dim, most) for one in chosen]
+        out = [_head_series(problem, one, known, grids, dim, most) for one in chosen]
+        return out + [_head_series(problem, one, known, grids, dim, most, flux) for one, flux in fluxes.items()]
     methods = [runs.Method(one, SCHEMES[one]) for one in chosen]
     methods += [runs.Method(one, scheme) for one, scheme in own.items() if takes(flow, scheme)]
     return [_token_series(problem, flow, one, known, grids, dim, most, one.name in own) for one in methods]
@@ -135,15 +137,18 @@ def _head_series(
     grids: tuple[int, ...],
     dim: int,
     most: int | None,
+    flux: OwnFlux | None = None,
 ) -> Series:
     training = given(problem.training, "training")
     # on the way: at rest the scheme is exact and shows no order
     end = training.s_end if known is not None else min(training.s_end, 10.0 * training.ds)
     # without noise a law may contract to atoms, where none is promised
-    declared = 0 if training.beta == 0 else min(2, 2 if most is None else most)
+    declared = 0 if training.beta == 0 else min(2 if flux is None else flux.order, 2 if most is None else most)
+    steps = 2 if flux is not None else HEAD_SCHEMES[name]
     return Series(
-        "space", "rho", name, "cells", grids, lambda n: runs.head_law(problem, HEAD_SCHEMES[name], n, grids[0], end),
+        "space", "rho", name, "cells", grids, lambda n: runs.head_law(problem, steps, n, grids[0], end, flux),
         known, lambda law: runs.sampled(law.values, law.grid), lambda norm: declared, JUDGED[dim],
+        own=flux is not None,
     )  # fmt: skip
 
 

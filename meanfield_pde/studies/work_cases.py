@@ -20,7 +20,8 @@ from meanfield_pde.model.sides import FirstVariation
 from meanfield_pde.problem import Problem, given
 from meanfield_pde.problem_depth import LIMITED
 from meanfield_pde.studies.order_runs import Law, scaled
-from meanfield_pde.studies.space_orders import HEAD_SCHEMES, takes
+from meanfield_pde.studies.own_fluxes import HEAD_SCHEMES, OwnFlux, with_flux
+from meanfield_pde.studies.space_orders import takes
 from meanfield_pde.training.assemble import assemble
 from meanfield_pde.training.assembled import Assembled
 from meanfield_pde.training.grid_side import transport
@@ -73,10 +74,11 @@ def cases_of(
     schemes: Sequence[str] | None = None,
     steppers: Sequence[str] | None = None,
     own: Mapping[str, Reconstruction] | None = None,
+    fluxes: Sequence[str] = (),
 ) -> list[Case]:
     """All cases, those of the coarsest grid first; steps beyond the limit of a scheme are left out.
 
-    Meaning: ``schemes`` are names of built-in ones (all), ``own`` the user's, which come besides.
+    Meaning: ``schemes`` are names of built-in ones (all), ``own`` and ``fluxes`` the user's, which come besides.
     Raises: MeanFieldError for unknown schemes or steppers, those that do not go together, or cells that do not grow.
     """
     if problem.sides:
@@ -94,6 +96,7 @@ def cases_of(
     if flow == "rho":
         if steppers:
             raise MeanFieldError("heads have no stepper: leave --stepper out")
+        chosen += tuple(fluxes)
         box, ds = given(problem.heads, "heads").cells, given(problem.training, "training").ds
         return [Case(name, None, n, f * ds) for n in _grids(cells, len(box)) for name in chosen for f in FACTORS]
     tokens, depth = given(problem.tokens, "tokens"), given(problem.depth, "depth")
@@ -143,7 +146,8 @@ def at_case(problem: Problem, case: Case) -> Problem:
     """The problem of a case."""
     if case.stepper is None:
         keys, heads = given(problem.training, "training"), given(problem.heads, "heads")
-        training = replace(keys, ds=case.step, order=HEAD_SCHEMES[case.scheme], splitting="gibbs", control="fixed")
+        order = HEAD_SCHEMES.get(case.scheme, 2)  # a flux of the user's goes with the step of order 2
+        training = replace(keys, ds=case.step, order=order, splitting="gibbs", control="fixed")
         box = replace(heads, cells=scaled(heads.cells, case.cells))
         return replace(problem, heads=box, training=training, output=replace(problem.output, times=()))
     tokens, depth = given(problem.tokens, "tokens"), given(problem.depth, "depth")
@@ -152,12 +156,19 @@ def at_case(problem: Problem, case: Case) -> Problem:
     return replace(problem, tokens=replace(tokens, cells=scaled(tokens.cells, case.cells)), depth=changed)
 
 
-def ready(problem: Problem, case: Case, threads: int = 1, own: Mapping[str, Reconstruction] | None = None) -> Ready:
+def ready(
+    problem: Problem,
+    case: Case,
+    threads: int = 1,
+    own: Mapping[str, Reconstruction] | None = None,
+    fluxes: Mapping[str, OwnFlux] | None = None,
+) -> Ready:
     """Everything that comes before the solve. Raises: MeanFieldError for a case that cannot be made."""
     made = assemble(at_case(problem, case), threads)
     flow = flow_of(problem)
     if flow == "rho":
-        return _of_heads(made)
+        flux = None if fluxes is None else fluxes.get(case.scheme)
+        return _of_heads(made if flux is None else with_flux(made, flux))
     tokens = given(made.tokens, "tokens")
     if own is not None and case.scheme in own:
         tokens = replace(tokens, transport=replace(tokens.transport, reconstruction=own[case.scheme]))

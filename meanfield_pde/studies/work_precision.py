@@ -18,6 +18,7 @@ from meanfield_pde.grid import Grid
 from meanfield_pde.problem import Problem, given
 from meanfield_pde.studies.order_norms import distances
 from meanfield_pde.studies.order_runs import averaged, sampled
+from meanfield_pde.studies.own_fluxes import OwnFlux, check_fluxes, fluxes_with_laws
 from meanfield_pde.studies.scheme_laws import own_with_laws
 from meanfield_pde.studies.space_orders import Reference
 from meanfield_pde.studies.work_cases import FINEST, Case, Solved, cases_of, flow_of, ready
@@ -37,6 +38,7 @@ def work_precision(
     schemes: Sequence[str] | None = None,
     steppers: Sequence[str] | None = None,
     own: Mapping[str, Any] | None = None,
+    fluxes: Mapping[str, Any] | None = None,
     repeats: int = REPEATS,
     budget: float | None = None,
     threads: int = 1,
@@ -50,7 +52,7 @@ def work_precision(
     that warms up, the peak of ``memory`` in bytes that a solve takes (arrays of numpy alone), ``steps``,
     ``nanoseconds`` for one cell and step, mass drift, least value and the largest rise of the free energy; ``fault``
     says what is not finite or not conservative; ``frontier`` that no other row is both faster and more accurate.
-    ``own`` are schemes of the user's by name, as in `orders`, whose ``laws`` are measured first.
+    ``own`` are schemes of the user's by name, ``fluxes`` fluxes of heads, as in `orders`; their ``laws`` come first.
     ``budget`` seconds stop the study between cases, the coarsest grids first; what was not done is in ``left_out``.
     Raises: MeanFieldError for settings out of range.
     """
@@ -58,8 +60,11 @@ def work_precision(
         raise MeanFieldError(f"repeats = {repeats} must be between 1 and {MOST_REPEATS}, such as {REPEATS}")
     if budget is not None and not budget > 0.0:
         raise MeanFieldError(f"budget = {budget} must be > 0 seconds, or left out")
+    check_fluxes(problem, fluxes or {})
     mine, laws = own_with_laws(own or {})
-    cases = cases_of(problem, cells, schemes, steppers, mine)
+    own_fluxes, more = fluxes_with_laws(fluxes or {})
+    laws += more
+    cases = cases_of(problem, cells, schemes, steppers, mine, tuple(own_fluxes))
     begun = perf_counter()
     with threadpool_limits(limits=1, user_api="blas"):
         known = _known(problem, exact, cases, progress)
@@ -72,7 +77,7 @@ def work_precision(
                 continue
             if progress is not None:
                 progress(f"case {number} of {len(cases)}: {case.scheme}, {case.cells} cells")
-            rows.append(label | _measured(problem, case, known, repeats, threads, mine))
+            rows.append(label | _measured(problem, case, known, repeats, threads, mine, own_fluxes))
     for row, best in zip(rows, _frontier(rows), strict=True):
         row["frontier"] = best
     reference = "exact" if _field(problem, exact) is not None else "the best scheme on twice the finest grid"
@@ -87,12 +92,13 @@ def _measured(
     repeats: int,
     threads: int,
     own: Mapping[str, Reconstruction],
+    fluxes: Mapping[str, OwnFlux],
 ) -> dict[str, Any]:
     """The figures of one case; those that cannot be had are None."""
     empty = {"error": None, "seconds": None, "quartiles": None, "memory": None, "steps": None, "nanoseconds": None,
              "mass_drift": None, "minimum": None, "energy_rise": None, "fault": None}  # fmt: skip
     try:
-        made = ready(problem, case, threads, own)
+        made = ready(problem, case, threads, own, fluxes)
         solved = made.read(made.run())
         if not np.isfinite(solved.law.values).all():
             return empty | {"fault": "the result is not finite"}

@@ -13,8 +13,8 @@ import pytest
 from meanfield_pde.cli.main import main
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own_scheme.md").read_text(encoding="utf-8")
-SCHEME, PYTHON, STEPPER = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-COMMAND, STEPPING = re.findall(r"```console\n(.*?)\n```", PAGE, flags=re.DOTALL)
+SCHEME, PYTHON, STEPPER, FLUX = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+COMMAND, STEPPING, FLOWING = re.findall(r"```console\n(.*?)\n```", PAGE, flags=re.DOTALL)
 Out = pytest.CaptureFixture[str]
 
 
@@ -106,3 +106,15 @@ def test_what_is_missing_is_named_with_exit_2(folder: Path, capsys: Out, named: 
 def test_a_scheme_of_tokens_has_no_row_where_only_heads_move(folder: Path, capsys: Out) -> None:
     assert main(["orders", "slab", "--scheme", "koren:scheme", "--scheme", "scharfetter-gummel-1"]) == 0
     assert "koren:scheme has no row here: the flow of heads takes no scheme of tokens" in capsys.readouterr().err
+
+
+def test_the_flux_of_the_page(folder: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "fluxes", raising=False)
+    (folder / "fluxes.py").write_text(FLUX, encoding="utf-8")
+    program, *arguments = FLOWING.split()
+    assert program == "meanfield-pde"
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "BROKEN" not in said
+    assert "falls short" not in said
+    assert re.search(r"fluxes:upwind +L1", said)

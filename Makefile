@@ -38,10 +38,12 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# lint first, then the kernels uncompiled (for the coverage of their lines): the last thing to be read is the summary
-test: lint
+# lint first, then the kernels uncompiled (for the coverage of their lines), beside it the compilation of what most tests
+# call; the last thing to be read is the summary
+test: $(STAMP)
 	rm -f .coverage .coverage.*
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m plain --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/python tests/compile_kernels.py & compiling=$$!; $(MAKE) --no-print-directory lint && \
+		NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m plain --cov --cov-report= $(PYTEST_ARGS) && wait $$compiling
 	$(BIN)/python -m pytest -q -n 2 --cov --cov-append --cov-report=term:skip-covered --cov-fail-under=90 $(PYTEST_ARGS)
 
 torture: $(STAMP)

@@ -9,14 +9,21 @@ import pytest
 LONG = (
     "fuzz",
     "limits",
-    "orders",
-    "restart",
     "laws/test_long_runs.py",
     "laws/test_mu_laws.py",
     "laws/test_whole_problems.py",
+    "orders/test_mu_orders.py",
+    "orders/test_orders_study.py",
+    "orders/test_step_orders.py",
     "particles/test_four_corners.py",
     "particles/test_propagation_of_chaos.py",
     "particles/test_sampling.py",
+    "restart/test_cluster.py",
+    "restart/test_not_finite.py",
+    "restart/test_particle_runs.py",
+    "restart/test_restart.py",
+    "restart/test_stopping.py",
+    "restart/test_torture.py",
     "validation/test_verdict.py",
 )
 TESTS = Path(__file__).parent

@@ -26,7 +26,7 @@ from meanfield_pde.kernels.reconstruction import (
 )
 
 # columns whose blocks of all that a face looks at stay in the nearest cache
-COLUMNS = 512
+COLUMNS = 256
 # a density below this is taken for none: products with it stay normal numbers, which are fast
 NEGLIGIBLE = 1e-290
 

@@ -3,8 +3,7 @@
 Cost model, in the plane: a sweep of `lax-wendroff` reads the law and one velocity and writes the law (whose lines are
 read first): 32 bytes and some 40 operations a cell. A stage is two passes, of 32 and of 40 bytes, with some 70
 (weno5z), 15 (linear5) or 20 (muscl-mc) operations a face, and 30 for the terms along the face and the divergence.
-Limits: a grid so small that it stays in the cache, swept as often, is what the operations alone take; a triad of
-numbers in memory is what the bytes alone take.
+Limit: a triad of numbers in memory is what the bytes alone take.
 Run: python benchmarks/sweeps.py
 """
 
@@ -27,7 +26,7 @@ from meanfield_pde.equations.team import Team, team
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels.reconstruction import MC
 
-CACHED, WHOLE, LARGE = (24, 512), (512, 512), (2048, 2048)
+WHOLE, LARGE = (512, 512), (2048, 2048)
 BYTES = {"sweep": 32.0, "stage": 72.0}
 TRIAD = 2**23  # numbers a field: 64 MiB
 
@@ -88,7 +87,7 @@ def measure() -> dict[str, object]:
     for threads in (1, 2):
         with team(threads) as workers:
             memory[threads] = bandwidth(workers)
-            for label, cells in (("cached", CACHED), ("512²", WHOLE), ("2048²", LARGE)):
+            for label, cells in (("512²", WHOLE), ("2048²", LARGE)):
                 for name, work in works(cells, workers).items():
                     row = found.setdefault(name, {})
                     row[f"M cells/s, {label}, {threads} threads"] = cells[0] * cells[1] / seconds(work) / 1e6
@@ -98,8 +97,6 @@ def measure() -> dict[str, object]:
     for name, row in found.items():
         rate = {key: float(value) for key, value in row.items() if key != "equal bits"}
         for threads in (1, 2):
-            cached = threads * rate["M cells/s, cached, 1 threads"]
-            row[f"of the cached rate, 512², {threads} threads"] = rate[f"M cells/s, 512², {threads} threads"] / cached
             used = BYTES[name.split()[0]] * 1e6 * rate[f"M cells/s, 2048², {threads} threads"]
             row[f"of memory, 2048², {threads} threads"] = used / memory[threads]
         row["two threads over one, 512²"] = rate["M cells/s, 512², 2 threads"] / rate["M cells/s, 512², 1 threads"]

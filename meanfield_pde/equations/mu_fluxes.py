@@ -15,15 +15,13 @@ import numpy as np
 
 from meanfield_pde.arrays import FloatArray
 from meanfield_pde.equations.mu_continuity import Transport
-from meanfield_pde.equations.schemes import Linear, Muscl, WenoZ, stencils
+from meanfield_pde.equations.schemes import kernel_code, stencils
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels import axis_rates as kernel
 from meanfield_pde.kernels import flux as positive
 from meanfield_pde.kernels.increments import euler_increment, increased
 from meanfield_pde.kernels.sweep import flat, rows, sweep
 
-# schemes that the kernels know; others reconstruct by themselves
-BUILT_IN = (Linear, Muscl, WenoZ)
 NOTHING = np.empty((0, 0))
 
 
@@ -90,12 +88,13 @@ def _axes(
     reconstructed: tuple[FloatArray, ...] | None,
 ) -> list[tuple[Any, ...]]:
     """What the kernels take of each axis: laws, velocities, reconstructions if given, the grid, tables, the scheme."""
-    grid, scheme = transport.grid, transport.reconstruction
-    known = reconstructed is None and isinstance(scheme, BUILT_IN)
-    if not known and reconstructed is None:
+    grid = transport.grid
+    width, kind = transport.reconstruction.width, kernel_code(transport.reconstruction)
+    if reconstructed is None and kind is None:
         reconstructed = reconstruct(transport, u, velocity)
+    if reconstructed is not None:
+        width, kind = 1, kernel.GIVEN
     cells, rings = np.array(grid.cells), np.array(grid.periodic)
-    width, kind = (scheme.width, scheme.kind) if known and isinstance(scheme, BUILT_IN) else (1, kernel.GIVEN)
     out: list[tuple[Any, ...]] = []
     for axis, v in enumerate(velocity):
         given = NOTHING if reconstructed is None else rows(reconstructed[axis], axis, grid.dim)

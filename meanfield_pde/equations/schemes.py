@@ -174,6 +174,14 @@ class WenoZ:
         transposed.weno5z_cells(u3, g3, v3, *_stencils_of(self.order, u3, v3), out3)
 
 
+def kernel_code(scheme: Reconstruction) -> int | None:
+    """The code of a scheme in the kernels; None for one that reconstructs by itself, as with faces of its own."""
+    for known in (Linear, Muscl, WenoZ):
+        if isinstance(scheme, known) and type(scheme).faces is known.faces:
+            return scheme.kind
+    return None
+
+
 SCHEMES: dict[str, Reconstruction] = {
     "upwind1": Linear(1),
     "linear3": Linear(3),

@@ -23,9 +23,12 @@ class Team:
 
         Raises: what a part raised.
         """
+        if self.pool is None:
+            run(0, pieces)
+            return
         parts = max(min(self.count, pieces), 1)
         edges = [pieces * k // parts for k in range(parts + 1)]
-        others = [self.pool.submit(run, edges[k], edges[k + 1]) for k in range(1, parts) if self.pool is not None]
+        others = [self.pool.submit(run, edges[k], edges[k + 1]) for k in range(1, parts)]
         run(edges[0], edges[1])
         for other in others:
             other.result()

@@ -77,7 +77,8 @@ def _moved(u, c, before, behind, out):
     """Cells less what the fluxes take, without the numbers too small to be normal: they cost a hundred cycles each."""
     for i in range(out.shape[0]):
         value = u[i] - c * (behind[i] - before[i])
-        out[i] = choose(abs(value) >= NEGLIGIBLE, value, 0.0)
+        # asked this way round what is not a number stays so
+        out[i] = choose(abs(value) < NEGLIGIBLE, 0.0, value)
 
 
 @jit_same

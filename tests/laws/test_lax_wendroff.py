@@ -264,3 +264,19 @@ def test_a_step_is_every_axis_forth_and_back_and_one_sweep_on_a_line() -> None:
     line = SHAPES["ring"]
     one, speed = u[:, 0, :1].repeat(23, axis=1), rng.normal(size=(1, 23))
     np.testing.assert_array_equal(strang(line, 0, (speed,), one, dt), sweep_axis(line, 0, 0, speed, one, dt))
+
+
+@pytest.mark.parametrize("place", ["wall", "ring", "plane", "torus"])
+def test_what_is_not_finite_stays_so_and_what_is_too_small_goes(place: str) -> None:
+    grid = SHAPES[place]
+    u = np.ones((1, *grid.cells))
+    v = tuple(np.ones((1, *grid.face_shape(axis))) for axis in range(grid.dim))
+    middle = (0, *(n // 2 for n in grid.cells))
+    for bad in (np.nan, np.inf):
+        u[middle] = bad
+        for axis in range(grid.dim):
+            moved = sweep_axis(grid, axis, 4, v[axis], u, 0.1 * grid.spacing[axis])
+            assert not np.isfinite(moved[middle])
+    small = np.full_like(u, 1e-295)
+    still = tuple(np.zeros_like(one) for one in v)
+    assert (sweep_axis(grid, 0, 4, still[0], small, 0.1 * grid.spacing[0]) == 0.0).all()

@@ -10,8 +10,8 @@ import pytest
 from meanfield_pde.equations.mu_continuity import Transport
 from meanfield_pde.equations.mu_fluxes import euler, rate, reconstruct
 from meanfield_pde.equations.runge_kutta import stepper
-from meanfield_pde.equations.schemes import SCHEMES, scheme
-from meanfield_pde.equations.team import team
+from meanfield_pde.equations.schemes import SCHEMES, WenoZ, scheme
+from meanfield_pde.equations.team import Team, team
 from meanfield_pde.grid import Grid
 from meanfield_pde.kernels.axis_rates import PIECE
 
@@ -34,6 +34,14 @@ def made(place: str, name: str) -> tuple[Transport, np.ndarray, tuple[np.ndarray
     still = tuple(np.zeros(grid.face_shape(axis)) for axis in range(grid.dim))
     v = tuple(rng.normal(size=(2, *grid.face_shape(axis))) for axis in range(grid.dim))
     return Transport(grid, scheme(name), stepper("ssprk3"), 0.1, False, still), 1.0 + rng.random((2, *cells)), v
+
+
+class Halved(WenoZ):
+    """Half the values of weno5z at faces."""
+
+    def faces(self, u3: np.ndarray, v3: np.ndarray, out3: np.ndarray) -> None:
+        WenoZ.faces(self, u3, v3, out3)
+        out3 *= 0.5
 
 
 def difference(a: np.ndarray, axis: int, ring: bool, second: bool) -> np.ndarray:
@@ -97,3 +105,18 @@ def test_threads_change_no_bit(place: str) -> None:
     for threads in (2, 3):
         with team(threads) as workers:
             np.testing.assert_array_equal(euler(replace(way, team=workers), u, u, v, 1e-3, 0.5)[0], alone)
+
+
+def test_work_is_done_whole_with_or_without_a_pool() -> None:
+    done: list[int] = []
+    for workers in (Team(), Team(None, 3)):
+        done.clear()
+        workers.share(lambda first, last: done.extend(range(first, last)), 7)
+        assert done == list(range(7))
+
+
+def test_a_scheme_that_changes_the_faces_of_a_known_one_is_asked_for_them() -> None:
+    way, u, v = made("plane", "weno5z")
+    own = replace(way, reconstruction=Halved())
+    np.testing.assert_allclose(rate(own, u, v, 0.0)[0], by_hand(own, u, v), rtol=0.0, atol=1e-9)
+    assert np.abs(rate(own, u, v, 0.0)[0] - rate(way, u, v, 0.0)[0]).max() > 1.0
